@@ -117,7 +117,8 @@ mutants: setup
 	@.venv/bin/python -m tests.mutants $(NAMES)
 
 bench-smoke: setup
-	@.venv/bin/python -m bench smoke
+	@.venv/bin/python -m bench pipeline --smoke
+	@.venv/bin/python -m bench latency --smoke
 
 # The site's tools have an environment of their own: nothing else needs them.
 DOCS := build/docs/environment

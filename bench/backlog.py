@@ -8,61 +8,51 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bench.latency import ticked_ms
-from bench.measures import MILLION, Measure, in_turn
-from bench.result import BenchFindings, Run, run_of
+from bench.result import MILLION, Measure, Run, in_turn, run_of
 from bench.runs.batches import Steady, steady_part, touching
 from bench.runs.probe import Visibility, visibility
 from bench.runs.query import Query
-from bench.runs.trial import BenchSetting, Trial
-from bench.setting import Option, count, seconds
+from bench.runs.samples import PYTHON_KINDS
+from bench.runs.trial import Trial
+from bench.setting import Bench, Option, say
 from checkback.protocol.errors import OperationalError
 
 NONE: Final = "none"
 MANY: Final = "many"
-KINDS: Final = (NONE, MANY)
 EMPTY_BATCH_MS: Final = "empty_batch_ms"
 """The fact of a run that holds its median batch without transactions."""
 WARM_UP: Final = 0.25
-TAKEN_UP_PER_S: Final = 10_000
-"""Halves per second that a busy machine loads and reads, to estimate the earliest storm."""
-TRIES: Final = 5
+TAKEN_UP_PER_S: Final = 5_000
+"""Halves per second that even a busy machine loads and reads, to estimate the earliest storm."""
 ASKED_TIMEOUT_S: Final = 1_800.0
 MARGIN_S: Final = 2.0
 """Pause between quiet and storm, because deadlines are whole seconds."""
 OPTIONS: Final = (
-    Option("pending", count, MILLION, 4_000, "Pending halves."),
-    Option("transactions", count, 600_000, 4_000, "Transactions per run beside them."),
-    Option("runs", count, 3, 1, "Runs of each kind; of one storm."),
-    Option("batch_events", count, 250_000, 2_000, "Most halves and ops that one batch reads."),
-    Option("idle_seconds", seconds, 20.0, 4.0, "Duration without transactions."),
-    Option("rate", seconds, 1_000.0, 20.0, "Transactions per second around the storm."),
-    Option("quiet_seconds", seconds, 60.0, 3.0, "Duration before the storm."),
-    Option("storm_seconds", seconds, 120.0, 4.0, "Longest watch of the storm."),
-    Option("due_after_seconds", seconds, None, 20.0, "From the first half to the storm."),
+    Option("body_bytes", 1_024, None, "Message size."),
+    Option("pending", MILLION, 4_000, "Pending halves."),
+    Option("transactions", 600_000, 4_000, "Transactions per run beside them."),
+    Option("runs", 3, 1, "Runs of each kind; of one storm."),
+    Option("batch_events", 250_000, 2_000, "Most halves and ops that one batch reads."),
+    Option("idle_seconds", 20.0, 4.0, "Duration without transactions."),
+    Option("rate", 1_000.0, 20.0, "Transactions per second around the storm."),
+    Option("quiet_seconds", 60.0, 3.0, "Duration before the storm."),
+    Option("storm_seconds", 120.0, 4.0, "Longest watch of the storm."),
 )
 
 
 @dataclass(slots=True)
-class BacklogBench:
+class BacklogBench(Bench):
     """The runs of one call."""
 
-    stage: BenchSetting
-    options: argparse.Namespace
-    say: Callable[[str], None]
-    runs: list[Run] = field(default_factory=list)
     _first_batch_s: list[float] = field(default_factory=list)
 
-    def run(self) -> BenchFindings:
-        """Do all runs.
-
-        Raises:
-            OperationalError: a run failed, or the storm began too early.
-        """
+    def measure(self) -> list[Measure]:
+        """Do all runs; return the measures."""
         none, many = self.stage.trial("pending-none").create(), self._with_pending()
         for number in range(self.options.runs):
             for trial, kind in in_turn([(none, NONE), (many, MANY)], number):
@@ -71,12 +61,11 @@ class BacklogBench:
         none.delete()
         many.delete()
         measures = measures_of(self.runs, self._first_batch_s, self.options.pending)
-        facts = {f"idle_batch_ms_{kind}": _idle_ms(self.runs, kind) for kind in KINDS}
-        return BenchFindings([*measures, *self._storm()], self.runs, facts)
+        return [*measures, *self._storm()]
 
     def _with_pending(self) -> Trial:
         trial = self.stage.trial("pending-many").create()
-        self.say(f"loads {self.options.pending:,} halves without an op")
+        say(f"loads {self.options.pending:,} halves without an op")
         written = trial.load(self.options.pending, has_ops=False)
         with Query(trial, "take-up") as query:
             query.wait_for_rows(written)
@@ -93,9 +82,9 @@ class BacklogBench:
             query.stop()
         pending = query.progress()[-1][1]["pending"]
         facts = {"pending": pending, EMPTY_BATCH_MS: idle_ms}
-        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
+        run = run_of(query, kind, number, steady, steady.rows // 2, facts)
         self.runs.append(run)
-        self.say(
+        say(
             f"{kind} {number}: {pending:,} pending, {run.transactions_per_s:,.0f} transactions/s,"
             f" idle batch {idle_ms:,.0f} ms"
         )
@@ -108,36 +97,26 @@ class BacklogBench:
 
     def _storm(self) -> list[Measure]:
         """Let all halves be due at once, and send new transactions before and meanwhile."""
-        due_s = due_after_s(self.options)
-        for turn in range(TRIES):
-            if measures := self._storm_due_after(due_s, f"storm-{turn}"):
-                return measures
-            due_s *= 2
-            self.say(f"the storm began too early; once more, {due_s:.0f} s after loading")
-        raise OperationalError(
-            "The storm began before the quiet part was measured.",
-            remedy="Raise --due-after-seconds.",
-        )
-
-    def _storm_due_after(self, due_s: float, name: str) -> list[Measure]:
-        """Return the measures of a storm; none if it began too early to measure the quiet part."""
         hour_ms = 3_600_000  # so that each half gets one request
-        trial = self.stage.trial(name, check_interval_ms=hour_ms).create()
-        measures: list[Measure] = []
+        trial = self.stage.trial("storm", check_interval_ms=hour_ms).create()
         with Query(trial, "job") as query:
             query.wait_for_batch()
-            due_at_s = time.time() + due_s
-            self.say(f"loads {self.options.pending:,} halves that are due at once")
+            due_at_s = time.time() + due_after_s(self.options)
+            say(f"loads {self.options.pending:,} halves that are due at once")
             workload = replace(trial.workload, due_at_s=due_at_s)
             query.wait_for_rows(trial.load(self.options.pending, has_ops=False, workload=workload))
             left_s = due_at_s - time.time()
-            if left_s >= self.options.quiet_seconds + 3 * MARGIN_S:
-                seen = visibility(query, self.options.rate, left_s + self.options.storm_seconds)
-                query.wait_until(
-                    lambda: query.counts()["checks"] >= self.options.pending, ASKED_TIMEOUT_S
+            if left_s < self.options.quiet_seconds + 3 * MARGIN_S:
+                raise OperationalError(
+                    "The storm began before the quiet part was measured.",
+                    remedy="Measure with fewer --pending halves, or where nothing else runs.",
                 )
-                query.stop()
-                measures = self._storm_measures(query, seen, due_at_s * 1_000)
+            seen = visibility(query, self.options.rate, left_s + self.options.storm_seconds)
+            query.wait_until(
+                lambda: query.counts()["checks"] >= self.options.pending, ASKED_TIMEOUT_S
+            )
+            query.stop()
+        measures = self._storm_measures(query, seen, due_at_s * 1_000)
         trial.delete()
         return measures
 
@@ -148,7 +127,7 @@ class BacklogBench:
         over_ms = min(ended_ms, due_ms + self.options.storm_seconds * 1_000)
         over_ms = max(over_ms, due_ms + MARGIN_S * 1_000)
         in_storm = seen.between(due_ms, over_ms)
-        batches = touching(query.batches(), due_ms, over_ms)
+        steady = Steady(touching(query.batches(), due_ms, over_ms))
         facts = {
             "quiet_p50_ms": quiet.quantile_ms(0.5),
             "quiet_p99_ms": quiet.quantile_ms(0.99),
@@ -158,13 +137,13 @@ class BacklogBench:
             "checks": query.counts()["checks"],
         }
         transactions = max(1, len(in_storm.sent_ms))
-        self.runs.append(run_of(query, "storm", 0, Steady(batches), transactions, batches, facts))
-        self.say(
+        self.runs.append(run_of(query, "storm", 0, steady, transactions, facts))
+        say(
             f"storm: {facts['checks']:,} checks in {facts['storm_s']:.0f} s, p99"
             f" {facts['storm_p99_ms']:,.0f} ms, before it {facts['quiet_p99_ms']:,.0f} ms"
         )
         ratio = facts["storm_p99_ms"] / facts["quiet_p99_ms"]
-        worker_mib = query.watch.python_mib_max(due_ms, over_ms)
+        worker_mib = query.watch.rss_mib_max(PYTHON_KINDS, due_ms, over_ms)
         pending = self.options.pending
         return [
             Measure("visible_p99_in_storm", [ratio], pending),
@@ -173,31 +152,27 @@ class BacklogBench:
 
 
 def due_after_s(options: argparse.Namespace) -> float:
-    """Return the time from the first half to the storm; an estimate where none was given."""
+    """Return the estimated time from the first half to the earliest storm."""
     loading_s = float(options.pending) / TAKEN_UP_PER_S
-    estimate_s = loading_s + options.quiet_seconds + 10 * MARGIN_S
-    return float(options.due_after_seconds or estimate_s)
+    return loading_s + float(options.quiet_seconds) + 10 * MARGIN_S
 
 
 def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: int) -> list[Measure]:
     """Return the measures of pending halves; those that compare divide runs of the same number."""
-    none, many = ([run for run in runs if run.kind == kind] for kind in KINDS)
-    idle = [
-        above / below
-        for above, below in zip(_idle_ms(runs, MANY), _idle_ms(runs, NONE), strict=True)
-    ]
-    throughput = [
-        above.transactions_per_s / below.transactions_per_s
-        for above, below in zip(many, none, strict=True)
-    ]
+    none, many = ([run for run in runs if run.kind == kind] for kind in (NONE, MANY))
+    pairs = list(zip(many, none, strict=True))
     is_more = pending >= 10 * MILLION
-    idle_name = "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending"
-    return [
-        Measure(idle_name, idle, pending),
-        Measure("throughput_with_pending", throughput, pending),
-        Measure("worker_rss_with_pending", [run.python_mib for run in many], pending),
-        Measure("first_batch_after_restart", first_batch_s, pending),
-    ]
+    found = {
+        "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending": [
+            above.facts[EMPTY_BATCH_MS] / below.facts[EMPTY_BATCH_MS] for above, below in pairs
+        ],
+        "throughput_with_pending": [
+            above.transactions_per_s / below.transactions_per_s for above, below in pairs
+        ],
+        "worker_rss_with_pending": [run.python_mib for run in many],
+        "first_batch_after_restart": first_batch_s,
+    }
+    return [Measure(name, values, pending) for name, values in found.items()]
 
 
 def asked_ms(progress: Sequence[tuple[float, Mapping[str, Any]]], pending: int) -> float:
@@ -208,7 +183,3 @@ def asked_ms(progress: Sequence[tuple[float, Mapping[str, Any]]], pending: int) 
         if asked >= pending:
             return at_ms
     return progress[-1][0]
-
-
-def _idle_ms(runs: Sequence[Run], kind: str) -> list[float]:
-    return [run.facts[EMPTY_BATCH_MS] for run in runs if run.kind == kind]

@@ -1,47 +1,86 @@
 """``python -m bench client``: how many transactions per second a client process gets through.
 
 Each run is a process of its own: the floor (a bare librdkafka producer that produces a record and
-waits for it), the client, its asyncio form, and the client of another checkout. They run in turn,
-so that a ratio is one of neighbours. Its transactions commit at once.
+waits for it), the client, and its asyncio form. They run in turn, so that a ratio is one of
+neighbours. Its transactions commit at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import asyncio
+import itertools
 import statistics
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any, Final
 
-from bench import client_process
-from bench.client_process import ASYNCIO, BEFORE, CLIENT, FLOOR, ClientRun
-from bench.measures import in_turn
-from bench.setting import Option, count
+from confluent_kafka import Producer
+
+from bench.result import in_turn
+from bench.setting import Option
+from checkback.client import (
+    AsyncTransactionListener,
+    AsyncTransactionMQProducer,
+    LocalTransactionState,
+    Message,
+    TransactionListener,
+    TransactionMQProducer,
+)
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import PrerequisiteError, UsageError
+from checkback.protocol.errors import UsageError
 from checkback.testing.topics import create_plain_topics
 
+FLOOR: Final = "floor"
+CLIENT: Final = "client"
+ASYNCIO: Final = "asyncio"
 PER_THREAD_MAX: Final = 4_000
 """A single thread would take minutes for what 64 do in a second."""
-
-
+WARM_UP_OF: Final = 10
+"""One of this many transactions is sent before the measured ones."""
+METADATA_TIMEOUT_S: Final = 10.0
+COMMIT: Final = LocalTransactionState.COMMIT_MESSAGE
 OPTIONS: Final = (
-    Option("body_bytes", count, 200, None, "Message size."),
-    Option("threads", str, "1,8,64", None, "Numbers of threads; one run for each."),
-    Option("transactions", count, 40_000, None, "Of all threads; 4,000 a thread at most."),
-    Option("rounds", count, 3, None, "How often all kinds of run follow each other."),
-    Option("in_flight", int, 512, None, "Under way at once with asyncio; 0: without asyncio."),
-    Option("before_dir", Path, None, None, "Folder src of another checkout, measured in turn."),
+    Option("body_bytes", 200, None, "Message size."),
+    Option("threads", "1,8,64", None, "Numbers of threads; one run for each."),
+    Option("transactions", 40_000, None, "Of all threads; 4,000 a thread at most."),
+    Option("rounds", 3, None, "How often all kinds of run follow each other."),
+    Option("in_flight", 512, None, "Under way at once with asyncio."),
 )
 
 
-def planned_runs(options: argparse.Namespace, servers: str) -> list[ClientRun]:
+@dataclass(frozen=True, kw_only=True)
+class ClientRun:
+    """What one process does.
+
+    With asyncio ``threads`` says how many transactions are under way; each of them, or each thread,
+    sends ``transactions``.
+    """
+
+    kind: str
+    bootstrap_servers: str
+    topic_prefix: str
+    threads: int
+    transactions: int
+    body_bytes: int
+
+    @property
+    def message(self) -> Message:
+        """What each transaction sends."""
+        return Message(f"{self.topic_prefix}checkback-bench", b"x" * self.body_bytes)
+
+    @property
+    def warm_up(self) -> int:
+        """How many transactions each thread sends first."""
+        return max(1, self.transactions // WARM_UP_OF)
+
+
+def planned_runs(options: argparse.Namespace, settings: Settings) -> list[ClientRun]:
     """Return a run of the client for each number of threads.
 
     Raises:
@@ -55,8 +94,8 @@ def planned_runs(options: argparse.Namespace, servers: str) -> list[ClientRun]:
     return [
         ClientRun(
             kind=CLIENT,
-            bootstrap_servers=servers,
-            topic_prefix=options.topic_prefix,
+            bootstrap_servers=settings.bootstrap_servers,
+            topic_prefix=settings.topic_prefix,
             threads=threads,
             transactions=min(PER_THREAD_MAX, -(-options.transactions // threads)),
             body_bytes=options.body_bytes,
@@ -65,31 +104,28 @@ def planned_runs(options: argparse.Namespace, servers: str) -> list[ClientRun]:
     ]
 
 
-def measure_client(options: argparse.Namespace, servers: str) -> dict[str, Any]:
+def measure_client(options: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     """Create the topics, measure everything in turn, and return the JSON document.
 
     Raises:
         UsageError: ``--threads`` does not hold whole numbers.
-        PrerequisiteError: a run failed; a broken run is not measured.
+        CheckbackError: a transaction could not be sent.
     """
-    settings = Settings(bootstrap_servers=servers, topic_prefix=options.topic_prefix)
-    runs = planned_runs(options, servers)
+    runs = planned_runs(options, settings)
     create_topics(settings)
     # As many partitions as the half topic has, so that the floor batches as halves do.
-    create_plain_topics(settings, [runs[0].real_topic], settings.half_partitions)
+    create_plain_topics(settings, [runs[0].message.topic], settings.half_partitions)
     most = max(run.threads for run in runs)
     measured = []
     for run in runs:
         kinds = [replace(run, kind=FLOOR), run]
-        if options.in_flight and run.threads == most:
+        if run.threads == most:
             share = max(1, run.threads * run.transactions // options.in_flight)
             kinds.append(replace(run, kind=ASYNCIO, threads=options.in_flight, transactions=share))
-        if options.before_dir is not None:
-            kinds.append(replace(run, kind=BEFORE))
         for number in range(options.rounds):
             for kind in in_turn(kinds, number):
-                checkout = options.before_dir if kind.kind == BEFORE else None
-                measured.append(_in_process(kind, checkout))
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                    measured.append(process.submit(run_client, kind).result())
     return {"runs": measured, "ratios": ratios(measured)}
 
 
@@ -97,47 +133,156 @@ def ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the measures of what was measured in turn: medians of the ratios of neighbours."""
     found = []
     for threads in dict.fromkeys(run["threads"] for run in measured if run["kind"] == CLIENT):
-        for name, kind, key in (
-            ("client_to_floor", FLOOR, "transactions_per_s"),
-            ("time_to_floor", FLOOR, "latency_p50_ms"),
-            ("client_to_before", BEFORE, "transactions_per_s"),
-        ):
-            own, others = (
-                [run[key] for run in measured if (run["kind"], run["threads"]) == (wanted, threads)]
-                for wanted in (CLIENT, kind)
-            )
-            if values := [ours / other for ours, other in zip(own, others, strict=False)]:
-                spread = {"median": statistics.median(values), "least": min(values)}
-                spread["most"] = max(values)
-                rounded = {key: round(value, 2) for key, value in spread.items()}
-                found.append({"measure": name, "threads": threads, **rounded})
-    return found
-
-
-def client_text(result: dict[str, Any]) -> str:
-    """Return the document's runs and ratios as lines."""
-    runs = [
-        f"{run['kind']}, {run['threads']} threads: {run['transactions_per_s']:,.0f} transactions/s,"
-        f" {run['processor_us']:.0f} µs of processor time, p50 {run['latency_p50_ms']} ms,"
-        f" p99 {run['latency_p99_ms']} ms"
-        for run in result["runs"]
-    ]
-    shares = [
-        f"{ratio['measure']}, {ratio['threads']} threads: {ratio['median']}"
-        f" ({ratio['least']} to {ratio['most']})"
-        for ratio in result["ratios"]
-    ]
-    return "\n".join([*runs, *shares])
-
-
-def _in_process(run: ClientRun, checkout: Path | None = None) -> dict[str, Any]:
-    environment = {**os.environ, **({"PYTHONPATH": str(checkout)} if checkout else {})}
-    command = [sys.executable, "-P", client_process.__file__, json.dumps(asdict(run))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise PrerequisiteError(
-            f"A run of the client failed: {done.stderr[-2_000:]}",
-            remedy="See what it says, and run it again.",
+        floors, clients = (
+            [run for run in measured if (run["kind"], run["threads"]) == (kind, threads)]
+            for kind in (FLOOR, CLIENT)
         )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        for name, key in (
+            ("client_to_floor", "transactions_per_s"),
+            ("time_to_floor", "latency_p50_ms"),
+        ):
+            values = [run[key] / floor[key] for run, floor in zip(clients, floors, strict=True)]
+            least, median, most = min(values), statistics.median(values), max(values)
+            rounded = {"median": round(median, 2), "least": round(least, 2), "most": round(most, 2)}
+            found.append({"measure": name, "threads": threads, **rounded})
     return found
+
+
+class _Committing(TransactionListener):
+    """An empty local transaction."""
+
+    def execute_local_transaction(self, *_: Any, **__: Any) -> LocalTransactionState:
+        return COMMIT
+
+    check_local_transaction = execute_local_transaction
+
+
+class _CommittingInLoop(AsyncTransactionListener):
+    """The same in a loop."""
+
+    async def execute_local_transaction(self, *_: Any, **__: Any) -> LocalTransactionState:
+        return COMMIT
+
+    check_local_transaction = execute_local_transaction
+
+
+def run_client(run: ClientRun) -> dict[str, Any]:
+    """Do one run in this process.
+
+    Raises:
+        CheckbackError: a transaction could not be sent.
+    """
+    if run.kind == ASYNCIO:
+        return asyncio.run(_run_asyncio(run))
+    if run.kind == FLOOR:
+        return _run_floor(run)
+    message = run.message
+    with TransactionMQProducer(
+        "checkback-bench",
+        bootstrap_servers=run.bootstrap_servers,
+        transaction_listener=_Committing(),
+        topic_prefix=run.topic_prefix,
+    ) as producer:
+        return _measure(run, lambda: producer.send_message_in_transaction(message))
+
+
+def _run_floor(run: ClientRun) -> dict[str, Any]:
+    """Produce and wait, with the producer of halves but without anything of Checkback's."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": run.bootstrap_servers,
+        "enable.idempotence": True,
+        "max.in.flight": 5,
+        "linger.ms": 0,
+    }
+    producer, body, topic = Producer(settings), run.message.body, run.message.topic
+    partitions = len(producer.list_topics(topic, METADATA_TIMEOUT_S).topics[topic].partitions)
+    turns = itertools.count()
+    closing = threading.Event()
+    reported: list[Any] = []
+
+    def poll() -> None:
+        while not closing.is_set():
+            producer.poll(0.1)
+            while reported:
+                reported.pop().release()
+
+    def send() -> None:
+        waiter = threading.Lock()
+        waiter.acquire()
+        producer.produce(
+            topic, body, None, next(turns) % partitions, lambda *_: reported.append(waiter)
+        )
+        waiter.acquire()
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    try:
+        return _measure(run, send)
+    finally:
+        closing.set()
+        polling.join()
+
+
+async def _run_asyncio(run: ClientRun) -> dict[str, Any]:
+    message = run.message
+    latencies_ms: list[float] = []
+    async with AsyncTransactionMQProducer(
+        "checkback-bench",
+        bootstrap_servers=run.bootstrap_servers,
+        transaction_listener=_CommittingInLoop(),
+        topic_prefix=run.topic_prefix,
+    ) as producer:
+
+        async def send(times: int) -> None:
+            for _ in range(times):
+                started_s = time.perf_counter()
+                await producer.send_message_in_transaction(message)
+                latencies_ms.append((time.perf_counter() - started_s) * 1000)
+
+        async def all_of(times: int) -> None:
+            await asyncio.gather(*(send(times) for _ in range(run.threads)))
+
+        await all_of(run.warm_up)
+        latencies_ms.clear()
+        started_s, processor_s = time.perf_counter(), time.process_time()
+        await all_of(run.transactions)
+        took_s = time.perf_counter() - started_s
+        return _measurement(run, took_s, time.process_time() - processor_s, latencies_ms)
+
+
+def _measure(run: ClientRun, call: Callable[[], Any]) -> dict[str, Any]:
+    """Call something in threads, as fast as that many can."""
+    latencies_ms: list[float] = []
+    together = threading.Barrier(run.threads)
+
+    def repeat(times: int) -> None:
+        together.wait()  # else a thread that is done early would do another one's share
+        for _ in range(times):
+            started_s = time.perf_counter()
+            call()
+            latencies_ms.append((time.perf_counter() - started_s) * 1000)
+
+    with ThreadPoolExecutor(run.threads) as pool:
+        list(pool.map(repeat, [run.warm_up] * run.threads))
+        latencies_ms.clear()
+        started_s, processor_s = time.perf_counter(), time.process_time()
+        list(pool.map(repeat, [run.transactions] * run.threads))
+        took_s = time.perf_counter() - started_s
+        return _measurement(run, took_s, time.process_time() - processor_s, latencies_ms)
+
+
+def _measurement(
+    run: ClientRun, took_s: float, processor_s: float, latencies_ms: Sequence[float]
+) -> dict[str, Any]:
+    """Return what came of a run, of all threads together."""
+    shares = statistics.quantiles(latencies_ms, n=100, method="inclusive")
+    return {
+        "kind": run.kind,
+        "threads": run.threads,
+        "transactions": len(latencies_ms),
+        "transactions_per_s": round(len(latencies_ms) / took_s, 1),
+        "processor_us": round(processor_s / len(latencies_ms) * 1_000_000, 1),
+        "latency_p50_ms": round(shares[49], 3),
+        "latency_p99_ms": round(shares[98], 2),
+        "latency_max_ms": round(max(latencies_ms), 2),
+    }

@@ -7,20 +7,15 @@ transactions per second, and with single commits.
 
 from __future__ import annotations
 
-import argparse
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Final
 
-from bench.measures import Measure
-from bench.result import BenchFindings, Run, run_of
-from bench.runs.batches import MeasuredBatch, Steady, median_ms, touching, within
+from bench.result import Measure, run_of
+from bench.runs.batches import MeasuredBatch, Steady, median_ms, touching
 from bench.runs.probe import Visibility, visibility
 from bench.runs.query import MonitoredProcess, Query
-from bench.runs.trial import BenchSetting, Trial
-from bench.setting import Option, count, seconds
+from bench.setting import Bench, Option, say
 from checkback.protocol.errors import UsageError
 
 LOW_RATE: Final = 10.0
@@ -33,82 +28,37 @@ BATCHES_LEAST: Final = 5
 PATIENCE_S: Final = 20.0
 """How long to wait for this many batches on a busy machine."""
 OPTIONS: Final = (
-    Option("rate", seconds, 1_000.0, 50.0, "Transactions per second."),
-    Option("seconds", seconds, 60.0, 4.0, "Duration of a repetition."),
-    Option("idle_seconds", seconds, 15.0, 4.0, "Duration of one without transactions."),
-    Option("quiet_seconds", seconds, 60.0, 5.0, "Duration of each quiet part."),
-    Option("warm_up_seconds", seconds, 240.0, 3.0, "Warm-up before the first one."),
-    Option("runs", count, 3, 1, "Repetitions."),
+    Option("body_bytes", 1_024, None, "Message size."),
+    Option("rate", 1_000.0, 50.0, "Transactions per second."),
+    Option("seconds", 60.0, 4.0, "Duration of a repetition."),
+    Option("idle_seconds", 15.0, 4.0, "Duration of one without transactions."),
+    Option("quiet_seconds", 60.0, 5.0, "Duration of each quiet part."),
+    Option("warm_up_seconds", 240.0, 3.0, "Warm-up before the first one."),
+    Option("runs", 3, 1, "Repetitions."),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Quiet:
-    """A pipeline that has little to do: what sleeping costs, and what waking does."""
+class LatencyBench(Bench):
+    """The repetitions of one call, after a warm-up."""
 
-    idle_cores: float
-    low_rate_cores: float
-    lone: Visibility  # of commits that each wake the pipeline
-    awake: Visibility  # the same while ticks keep it from sleeping
+    __slots__ = ()
 
-    @property
-    def lone_to_awake(self) -> float:
-        """How much longer half of the lone commits take because the pipeline slept."""
-        return self.lone.quantile_ms(0.5) / self.awake.quantile_ms(0.5)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One repetition."""
-
-    visibility: Visibility
-    batch_ms: float
-    empty_ms: float  # of a batch with only ticks
-    quiet: Quiet
-
-
-@dataclass(slots=True)
-class LatencyBench:
-    """The runs of one call, after a warm-up."""
-
-    stage: BenchSetting
-    options: argparse.Namespace
-    say: Callable[[str], None]
-    runs: list[Run] = field(default_factory=list)
-
-    def run(self) -> BenchFindings:
-        """Do all runs.
-
-        Raises:
-            UsageError: a quiet part would end before its first single commit.
-            OperationalError: a run failed, or a committed message did not become visible.
-        """
+    def measure(self) -> list[Measure]:
+        """Do all runs; return the measures."""
         if self.options.quiet_seconds < QUIET_SECONDS_MIN:
             raise UsageError(f"--quiet-seconds is less than {QUIET_SECONDS_MIN}.")
         trial = self.stage.trial("latency").create()
-        windows = self._job(trial)
-        trial.delete()
-        seen, quiet = [w.visibility for w in windows], [w.quiet for w in windows]
-        facts = {
-            "commit_to_visible_p50_ms": [times.quantile_ms(0.5) for times in seen],
-            "commit_to_visible_p99_ms": [times.quantile_ms(0.99) for times in seen],
-            "batch_ms": [window.batch_ms for window in windows],
-            "empty_batch_ms": [window.empty_ms for window in windows],
-            "lone_commit_p50_ms": [part.lone.quantile_ms(0.5) for part in quiet],
-            "awake_commit_p50_ms": [part.awake.quantile_ms(0.5) for part in quiet],
-        }
-        return BenchFindings(self._measures(windows), self.runs, facts)
-
-    def _job(self, trial: Trial) -> list[Window]:
         with Query(trial, "job") as query:
             query.wait_for_batch()
-            self.say(f"warms up for {self.options.warm_up_seconds:.0f} s")
+            say(f"warms up for {self.options.warm_up_seconds:.0f} s")
             visibility(query, self.options.rate, self.options.warm_up_seconds)
-            windows = [self._window(query, number) for number in range(self.options.runs)]
+            found = [self._repetition(query, number) for number in range(self.options.runs)]
             query.stop()
-        return windows
+        trial.delete()
+        size = int(self.options.rate * self.options.seconds * self.options.runs)
+        return [Measure(name, [values[name] for values in found], size) for name in found[0]]
 
-    def _window(self, query: Query, number: int) -> Window:
+    def _repetition(self, query: Query, number: int) -> dict[str, float]:
         seen = visibility(query, self.options.rate, self.options.seconds)
         from_ms, to_ms = float(seen.sent_ms[0]), float(seen.sent_ms[-1])
         # Without even a tick a batch is held at its end until there is something to do, so that its
@@ -116,34 +66,28 @@ class LatencyBench:
         with query.trial.ticking():
             empty_ms = ticked_ms(query, self.options.idle_seconds)
         steady = Steady(touching(query.batches(), from_ms, to_ms))
+        batch_ms = median_ms(steady.batches)
+        times = seen.between(from_ms, to_ms)
+        p50_ms, p99_ms = times.quantile_ms(0.5), times.quantile_ms(0.99)
+        quiet = quiet_values(query, self.options.quiet_seconds)
+        facts = {"p50_ms": p50_ms, "p99_ms": p99_ms, "empty_batch_ms": empty_ms, **quiet}
         transactions = int(self.options.rate * (steady.to_ms - steady.from_ms) / 1_000)
-        self.runs.append(run_of(query, "job", number, steady, transactions, steady.batches))
-        found = Window(
-            seen.between(from_ms, to_ms),
-            median_ms(steady.batches),
-            empty_ms,
-            measure_quiet(query, self.options.quiet_seconds),
+        self.runs.append(run_of(query, "job", number, steady, transactions, facts))
+        say(
+            f"job {number}: p50 {p50_ms:,.0f} ms, batch {batch_ms:,.0f} ms, empty {empty_ms:,.0f}"
+            f" ms; idle {quiet['idle_cores']:.3f} core, lone commit {quiet['lone_ms']:,.0f} ms"
         )
-        self.say(
-            f"job {number}: p50 {found.visibility.quantile_ms(0.5):,.0f} ms, batch"
-            f" {found.batch_ms:,.0f} ms, empty {found.empty_ms:,.0f} ms; idle"
-            f" {found.quiet.idle_cores:.3f} core, lone commit"
-            f" {found.quiet.lone.quantile_ms(0.5):,.0f} ms"
-        )
-        return found
-
-    def _measures(self, windows: list[Window]) -> list[Measure]:
-        values = {
-            "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
-            "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
-            "batch_to_empty_batch": [w.batch_ms / w.empty_ms for w in windows],
-            **quiet_values([window.quiet for window in windows]),
+        return {
+            "visible_p50_to_batch": p50_ms / batch_ms,
+            "visible_p99_to_batch": p99_ms / batch_ms,
+            "batch_to_empty_batch": batch_ms / empty_ms,
+            "idle_cores": quiet["idle_cores"],
+            "low_rate_cores": quiet["low_rate_cores"],
+            "lone_commit_to_awake": quiet["lone_ms"] / quiet["awake_ms"],
         }
-        size = int(self.options.rate * self.options.seconds * self.options.runs)
-        return [Measure(name, runs, size) for name, runs in values.items()]
 
 
-def measure_quiet(query: Query, duration_s: float) -> Quiet:
+def quiet_values(query: Query, duration_s: float) -> dict[str, float]:
     """Measure a running job that has little to do; each of the four parts takes the duration."""
     query.run_for(SETTLE_S)
     idle_cores = cores_while(query, lambda: query.run_for(duration_s))
@@ -153,18 +97,14 @@ def measure_quiet(query: Query, duration_s: float) -> Quiet:
 
     low_rate_cores = cores_while(query, lambda: probe(LOW_RATE))
     query.run_for(SETTLE_S)
-    lone = probe(LONE_RATE)
+    lone_ms = probe(LONE_RATE).quantile_ms(0.5)
     with query.trial.ticking():
-        awake = probe(LONE_RATE)
-    return Quiet(idle_cores, low_rate_cores, lone, awake)
-
-
-def quiet_values(found: Sequence[Quiet]) -> dict[str, list[float]]:
-    """Return the values of the measures of quiet parts, by name."""
+        awake_ms = probe(LONE_RATE).quantile_ms(0.5)
     return {
-        "idle_cores": [quiet.idle_cores for quiet in found],
-        "low_rate_cores": [quiet.low_rate_cores for quiet in found],
-        "lone_commit_to_awake": [quiet.lone_to_awake for quiet in found],
+        "idle_cores": idle_cores,
+        "low_rate_cores": low_rate_cores,
+        "lone_ms": lone_ms,
+        "awake_ms": awake_ms,
     }
 
 
@@ -180,11 +120,12 @@ def cores_while(query: MonitoredProcess, run: Callable[[], object]) -> float:
 
 def ticked_ms(query: MonitoredProcess, duration_s: float) -> float:
     """Return the median batch with only ticks, after at least that time and until enough ran."""
-    from_ms, _ = query.run_for(duration_s)
+    from_ms = time.time() * 1_000
+    query.run_for(duration_s)
     deadline_s = time.monotonic() + PATIENCE_S
 
     def found() -> list[MeasuredBatch]:
-        return [batch for batch in within(query.batches(), from_ms, math.inf) if batch.rows]
+        return [batch for batch in query.batches() if batch.rows and batch.started_ms >= from_ms]
 
     query.wait_until(
         lambda: len(found()) >= BATCHES_LEAST or time.monotonic() > deadline_s, 2 * PATIENCE_S

@@ -7,21 +7,17 @@ and ops), and Kafka Streams, which needs a JDK.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from bench.measures import Measure, in_turn
-from bench.result import BenchFindings, Run, run_of
+from bench.result import Measure, in_turn, run_of
 from bench.runs.batches import steady_part
 from bench.runs.kafka_streams import StreamsRun
-from bench.runs.load import ends_of
 from bench.runs.query import Query, stateless_query
-from bench.runs.trial import BenchSetting, Trial
-from bench.runs.workload import commits_among
-from bench.setting import Option, count
+from bench.runs.trial import Trial
+from bench.runs.workload import commits_among, ends_of
+from bench.setting import Bench, Option, say
 from checkback.protocol.errors import OperationalError, UsageError
 
 STATELESS: Final = "stateless"
@@ -31,14 +27,20 @@ STREAMS: Final = "kafka-streams"
 COMPARISONS: Final = (STATELESS, LEDGER, ACCESS, STREAMS)
 ACCOUNTS: Final = 100
 OPTIONS: Final = (
-    Option("transactions", count, 1_000_000, 3_000, "Transactions per run."),
-    Option(
-        "warm_up_transactions", count, 2_000_000, 1_000, "Those before, while the JVM compiles."
-    ),
-    Option("runs", count, 3, 1, "Runs of each kind."),
-    Option("batch_events", count, 1_000_000, 2_000, "Most halves and ops that one batch reads."),
-    Option("compare", str, f"{STATELESS},{LEDGER}", None, f"Of {','.join(COMPARISONS)}, or none."),
+    Option("body_bytes", 1_024, None, "Message size."),
+    Option("transactions", 1_000_000, 3_000, "Transactions per run."),
+    Option("warm_up_transactions", 2_000_000, 1_000, "Those before, while the JVM compiles."),
+    Option("runs", 3, 1, "Runs of each kind."),
+    Option("batch_events", 1_000_000, 2_000, "Most halves and ops that one batch reads."),
+    Option("compare", f"{STATELESS},{LEDGER}", None, f"Of {','.join(COMPARISONS)}, or none."),
 )
+RATIOS: Final = (
+    ("throughput_to_stateless", "job", "stateless"),
+    ("throughput_with_ledger", "ledger", "job"),
+    ("throughput_with_access_control", "access_control", "job"),
+    ("throughput_to_kafka_streams", "job", "kafka_streams"),
+)
+"""Each measure with the kind of run that it divides, and the kind that it divides by."""
 
 
 def comparisons_of(compare: str) -> list[str]:
@@ -56,28 +58,19 @@ def comparisons_of(compare: str) -> list[str]:
     return chosen
 
 
-@dataclass(slots=True)
-class PipelineBench:
+class PipelineBench(Bench):
     """The runs of one call; their order alternates, because a machine's speed changes."""
 
-    stage: BenchSetting
-    options: argparse.Namespace
-    say: Callable[[str], None]
-    runs: list[Run] = field(default_factory=list)
+    __slots__ = ()
 
-    def run(self) -> BenchFindings:
-        """Do all runs.
-
-        Raises:
-            UsageError: there is no comparison with a chosen name.
-            OperationalError: a run failed, or wrote a wrong number of messages.
-        """
+    def measure(self) -> list[Measure]:
+        """Do all runs; return the measures."""
         chosen = comparisons_of(self.options.compare)
         variants = [partial(self._variant, name) for name in (ACCESS, LEDGER) if name in chosen]
         for number in range(self.options.runs):
             for run in in_turn([partial(self._usual, chosen), *variants], number):
                 run(number)
-        return BenchFindings(self._measures(), self.runs)
+        return self._measures()
 
     def _usual(self, chosen: list[str], number: int) -> None:
         """Run the job, and beside it what reads the same records."""
@@ -92,20 +85,20 @@ class PipelineBench:
         trial.delete()
 
     def _variant(self, comparison: str, number: int) -> None:
-        """Run the job with something else about it than in the run `job`."""
-        trial = self._loaded(f"{comparison}-{number}", comparison)
+        """Run the job with the ledger or with access control."""
+        name, changes = f"{comparison}-{number}", {}
+        if comparison == LEDGER:
+            changes["ledger"] = str(self.stage.folder / name / "ledger")
+        trial = self._loaded(name, ACCOUNTS if comparison == ACCESS else 0, **changes)
         self._job(comparison.replace("-", "_"), trial, number)
         trial.delete()
 
-    def _loaded(self, name: str, comparison: str = "") -> Trial:
-        changes: dict[str, object] = {}
-        if comparison == LEDGER:
-            changes["ledger"] = str(self.stage.folder / name / "ledger")
+    def _loaded(self, name: str, accounts: int = 0, **changes: str) -> Trial:
         trial = self.stage.trial(name, **changes).create()
-        if comparison == ACCESS:
-            trial.control_access(ACCOUNTS)
+        if accounts:
+            trial.control_access(accounts)
         transactions = self.options.warm_up_transactions + self.options.transactions
-        self.say(f"loads {transactions:,} transactions")
+        say(f"loads {transactions:,} transactions")
         trial.load(transactions)
         return trial
 
@@ -134,14 +127,13 @@ class PipelineBench:
         query.stop()
         warm_up, measured = self.options.warm_up_transactions, self.options.transactions
         steady = steady_part(query.batches(), warm_up / (warm_up + measured))
-        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches())
+        run = run_of(query, kind, number, steady, steady.rows // 2, {})
         self.runs.append(run)
-        self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
+        say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
 
     def _require_finals(self, trial: Trial, kind: str, found: int) -> None:
-        expected = sum(
-            commits_among(self.stage.seed, count) for count in trial.next_offset.values()
-        )
+        counts = trial.next_offset.values()
+        expected = sum(commits_among(self.stage.seed, count) for count in counts)
         if found != expected:
             raise OperationalError(
                 f"The run {kind} wrote {found} final messages instead of {expected}.",
@@ -149,17 +141,14 @@ class PipelineBench:
             )
 
     def _measures(self) -> list[Measure]:
+        rates = {(run.kind, run.number): run.transactions_per_s for run in self.runs}
         found = []
-        for name, below_kind, above_kind in (
-            ("throughput_to_stateless", "stateless", "job"),
-            ("throughput_with_ledger", "job", "ledger"),
-            ("throughput_with_access_control", "job", "access_control"),
-            ("throughput_to_kafka_streams", "kafka_streams", "job"),
-        ):
-            below, above = (
-                {run.number: run.transactions_per_s for run in self.runs if run.kind == kind}
-                for kind in (below_kind, above_kind)
-            )
-            if ratios := [above[number] / below[number] for number in above if number in below]:
+        for name, above, below in RATIOS:
+            ratios = [
+                rate / rates[below, number]
+                for (kind, number), rate in rates.items()
+                if kind == above and (below, number) in rates
+            ]
+            if ratios:
                 found.append(Measure(name, ratios, self.options.transactions))
         return found

@@ -1,30 +1,114 @@
-"""The result of a verb: its runs, the machine, the JSON document and the text of it."""
+"""The result of a verb: measures with their bounds, runs, machine, JSON document and text.
+
+Most measures are ratios within one call on one machine.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from bench.measures import Measure
 from bench.runs.batches import MeasuredBatch, Steady, median_ms
 from bench.runs.query import MonitoredProcess
-from bench.runs.samples import KINDS, PYTHON_KINDS
+from bench.runs.samples import MIB, PYTHON_KINDS
 from checkback import __version__
 from checkback.deploy.jars import jar_paths
 from checkback.deploy.java import find_java, java_version
 
-FORMAT: Final = 1
-PACKAGES: Final = (
-    "checkback", "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy",
-    "pandas",
-)  # fmt: skip
+PACKAGES: Final = {
+    "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy", "pandas"
+}  # fmt: skip
+NO_OPTIONS: Final = {"verb", "output", "save", "data_dir", "topic_prefix"}
+"""Arguments that change nothing about the result."""
+Kind = TypeVar("Kind")
+MILLION: Final = 1_000_000
+
+
+class Bound(NamedTuple):
+    """A measure's bound; docs/benchmarks.md says what the measure is."""
+
+    verb: str
+    transactions: int  # smaller runs are not judged
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = "ratio"
+
+    def is_met_by(self, value: float) -> bool:
+        """Return whether a value is good enough."""
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+
+
+BOUNDS: Final[Mapping[str, Bound]] = {
+    "throughput_to_stateless": Bound("pipeline", MILLION, at_least=0.80),
+    "throughput_with_ledger": Bound("pipeline", MILLION, at_least=0.85),
+    "throughput_with_access_control": Bound("pipeline", MILLION, at_least=0.9),
+    "throughput_to_kafka_streams": Bound("pipeline", MILLION, at_least=1),
+    "visible_p50_to_batch": Bound("latency", 10_000, at_most=1.8),
+    "visible_p99_to_batch": Bound("latency", 10_000, at_most=3),
+    "batch_to_empty_batch": Bound("latency", 10_000, at_most=1.5),
+    "idle_cores": Bound("latency", 10_000, at_most=0.05, unit="cores"),
+    "low_rate_cores": Bound("latency", 10_000, at_most=0.5, unit="cores"),
+    "lone_commit_to_awake": Bound("latency", 10_000, at_most=1.2),
+    "idle_batch_with_pending": Bound("backlog", MILLION, at_most=1.1),
+    "idle_batch_with_ten_times_pending": Bound("backlog", 10 * MILLION, at_most=1.5),
+    "throughput_with_pending": Bound("backlog", MILLION, at_least=0.9),
+    "worker_rss_with_pending": Bound("backlog", MILLION, at_most=400, unit="MiB"),
+    "first_batch_after_restart": Bound("backlog", MILLION, at_most=20, unit="s"),
+    "visible_p99_in_storm": Bound("backlog", MILLION, at_most=3),
+    "worker_rss_in_storm": Bound("backlog", MILLION, at_most=400, unit="MiB"),
+}
+
+
+ON_REQUEST: Final = {
+    "idle_batch_with_ten_times_pending",
+    "throughput_to_kafka_streams",
+    "throughput_with_access_control",
+}
+"""Measured only with ten million pending halves, or with ``--compare``."""
+
+
+class Measure(NamedTuple):
+    """One measure of one call of the bench."""
+
+    name: str
+    runs: Sequence[float]
+    transactions: int
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the measure as plain data; its value is the median of the runs."""
+        bound, value = BOUNDS[self.name], float(statistics.median(self.runs))
+        result = "ok" if bound.is_met_by(value) else "missed"
+        return {
+            "name": self.name,
+            "unit": bound.unit,
+            "value": round(value, 3),
+            "min": round(min(self.runs), 3),
+            "max": round(max(self.runs), 3),
+            "runs": [round(run, 3) for run in self.runs],
+            "at_least": bound.at_least,
+            "at_most": bound.at_most,
+            "transactions": self.transactions,
+            "result": "not judged" if self.transactions < bound.transactions else result,
+        }
+
+
+def in_turn(kinds: list[Kind], number: int) -> list[Kind]:
+    """Return the kinds of run in the order of this repetition.
+
+    What runs later meets a warmer broker, so every second repetition goes the other way round.
+    """
+    return kinds if number % 2 == 0 else kinds[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,63 +131,61 @@ class Run:
         return max(self.rss_mib.get(kind, 0.0) for kind in PYTHON_KINDS)
 
 
-@dataclass(frozen=True, slots=True)
-class BenchFindings:
-    """What a verb found: measures with names from BOUNDS, the runs behind them, further facts."""
-
-    measures: Sequence[Measure]
-    runs: Sequence[Run]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
 def run_of(
     query: MonitoredProcess,
     kind: str,
     number: int,
     steady: Steady,
     transactions: int,
-    batches: Sequence[MeasuredBatch],
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any],
 ) -> Run:
     """Return the result of a run."""
-    from_ms, to_ms = steady.from_ms, steady.to_ms
-    cpu_s = query.watch.cpu_s_between(from_ms, to_ms)
+    from_ms, to_ms, watch = steady.from_ms, steady.to_ms, query.watch
+    cpu_s = watch.cpu_s_between(from_ms, to_ms)
     return Run(
         kind,
         number,
         round(transactions / ((to_ms - from_ms) / 1_000), 1),
         median_ms(steady.batches),
-        {kind: round(cpu_s[kind] * 1e6 / transactions, 2) for kind in KINDS if kind in cpu_s},
-        {kind: query.watch.rss_mib_max(kind) for kind in KINDS if kind in cpu_s},
-        query.speed.work_us_between(from_ms, to_ms),
-        list(batches),
-        facts or {},
+        {kind: round(used_s * 1e6 / transactions, 2) for kind, used_s in cpu_s.items()},
+        {kind: watch.rss_mib_max([kind]) for kind in cpu_s},
+        watch.work_us_between(from_ms, to_ms),
+        list(query.batches()),
+        facts,
     )
 
 
 def document(
-    command: str,
-    options: Mapping[str, Any],
-    findings: BenchFindings,
+    options: argparse.Namespace,
+    measures: Sequence[Measure],
+    runs: Sequence[Run],
     machine: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the result as a JSON document."""
     return {
-        "format": FORMAT,
-        "command": command,
-        "checkback": __version__,
+        "command": options.verb,
         "time_ms": int(time.time() * 1_000),
-        "options": dict(options),
+        "options": {name: value for name, value in vars(options).items() if name not in NO_OPTIONS},
         "machine": dict(machine),
         "versions": versions(),
-        "measures": [measure.as_data() for measure in findings.measures],
-        "facts": dict(findings.facts),
-        "runs": [asdict(run) for run in findings.runs],
+        "measures": [measure.as_data() for measure in measures],
+        "runs": [asdict(run) for run in runs],
     }
 
 
+def problems_of(result: Mapping[str, Any]) -> list[str]:
+    """Return what is missing in the result of a smoke run."""
+    verb, values = result["command"], {m["name"]: m["value"] for m in result["measures"]}
+    wanted = {name for name, bound in BOUNDS.items() if bound.verb == verb} - ON_REQUEST
+    problems = [f"no {name}" for name in sorted(wanted - values.keys())]
+    problems += [f"{name} is {value}" for name, value in values.items() if not value > 0]
+    return problems + [
+        f"{run['kind']} has no batches" for run in result["runs"] if not run["batches"]
+    ]
+
+
 def result_text(result: Mapping[str, Any]) -> str:
-    """Return a document's measures as lines; its runs were told while they ended."""
+    """Return a document's measures as lines; each run was reported when it ended."""
     return "\n".join(
         f"{measure['name']}: {measure['value']:g} ({measure['min']:g} to {measure['max']:g}),"
         f" {measure['result']}"
@@ -112,35 +194,26 @@ def result_text(result: Mapping[str, Any]) -> str:
 
 
 def machine_facts() -> dict[str, object]:
-    """Return facts about the machine and its load; unknown facts are left out."""
-    memory = _first(Path("/proc/meminfo"), r"MemTotal:\s+(\d+) kB")
-    facts: dict[str, object] = {
+    """Return facts about the machine and its load."""
+    processors = Path("/proc/cpuinfo")
+    text = processors.read_text("utf-8") if processors.exists() else ""
+    return {
         "cores": os.cpu_count(),
-        "cpu": _first(Path("/proc/cpuinfo"), r"model name\s*: (.+)"),
-        "memory_mib": int(memory) // 1_024 if memory else None,
+        "cpu": ", ".join(set(re.findall(r"model name\s*: (.+)", text))),
+        "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MIB,
         "system": f"{platform.system()} {platform.release()}",
         "load_average": [round(load, 2) for load in os.getloadavg()],
     }
-    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the software; the embedded broker's is that of its jar."""
-    found = {"python": platform.python_version(), "java": str(java_version(find_java()))}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    found = {"checkback": __version__, "python": platform.python_version()}
+    found["java"] = str(java_version(find_java()))
+    found |= {
+        package.name: package.version for package in distributions() if package.name in PACKAGES
+    }
     for jar in jar_paths("kafka"):
         if match := re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name):
             found["kafka broker"] = match[1]
     return found
-
-
-def _first(file: Path, pattern: str) -> str | None:
-    try:
-        found = re.search(pattern, file.read_text("utf-8"))
-    except OSError:
-        return None
-    return found[1].strip() if found else None

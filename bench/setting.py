@@ -1,18 +1,21 @@
-"""The options that the verbs for the pipeline share, and the setting that they make of them."""
+"""The options of the verbs, and the setting that their runs share."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from bench.result import Measure, Run
 from bench.runs.trial import BenchSetting
-from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.settings import load_settings
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
@@ -27,62 +30,61 @@ RUN_SETTINGS: Final[Mapping[str, object]] = {
 benchmarks of those."""
 
 
-def count(text: str) -> int:
-    """Parse a whole number from 1 on."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Parse a duration or a rate from 1 on."""
-    if not float(text) >= 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return float(text)
-
-
 class Option(NamedTuple):
-    """An option of a verb; its smoke value overrides a given one, unless it is None."""
+    """An option of a verb; its smoke value, if there is one, overrides a given one."""
 
     name: str
-    kind: Callable[[str], object]
-    default: object
-    smoke: object
+    default: int | float | str
+    smoke: float | None
     text: str
 
+    def parse(self, text: str) -> int | float | str:
+        """Parse a value; counts, durations and rates start at 1."""
+        if isinstance(self.default, str):
+            return text
+        value = type(self.default)(text)
+        if not value >= 1:
+            raise argparse.ArgumentTypeError(f"{text} is less than 1")
+        return value
 
-def client_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Add the options of a verb for the client."""
-    parser.add_argument("--bootstrap-servers", help="Use this Kafka instead of starting one.")
-    parser.add_argument("--topic-prefix", default="bench-", help="Prefix of the topics.")
-    parser.add_argument("--output", choices=["text", "json"], default="text")
-    for option in options:
-        flag = f"--{option.name.replace('_', '-')}"
-        parser.add_argument(flag, type=option.kind, default=option.default, help=option.text)
+
+@dataclass(slots=True)
+class Bench(ABC):
+    """One call of a verb for the pipeline; it keeps the runs behind its measures."""
+
+    stage: BenchSetting
+    options: argparse.Namespace
+    runs: list[Run] = field(default_factory=list)
+
+    @abstractmethod
+    def measure(self) -> list[Measure]:
+        """Do all runs; return the measures.
+
+        Raises:
+            UsageError: an option is wrong.
+            OperationalError: a run failed, or did not do what it should.
+        """
 
 
-def pipeline_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Add the options of a verb for the pipeline."""
-    client_options(parser, [*COMMON, *options])
+def say(text: str) -> None:
+    """Print a progress message for a person."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
+    """Add the options that every verb has, and those of one verb."""
     add = parser.add_argument
+    add("--bootstrap-servers", default="", help="Use this Kafka instead of starting one.")
+    add("--topic-prefix", default="bench-", help="Prefix of the topics.")
+    add("--output", choices=["text", "json"], default="text")
+    add("--save", type=Path, help="Also write the JSON document to this file.")
+    add("--data-dir", type=Path, help="Folder for all data; it is kept.")
+    add("--seed", type=int, default=7, help="Chooses bodies and what is rolled back.")
     add("--setting", action="append", default=[], metavar="KEY=VALUE", help="Of the runs; repeat.")
     add("--smoke", action="store_true", help="A tiny run, only to show that the verb works.")
-
-
-COMMON: Final = (
-    Option("data_dir", Path, None, None, "Folder for all data; it is kept."),
-    Option("save", Path, None, None, "Also write the JSON document to this file."),
-    Option("seed", int, 7, None, "Chooses bodies and what is rolled back."),
-    Option("body_bytes", count, 1_024, None, "Message size."),
-)
-
-
-def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that affect the result, for the document."""
-    left_out = ("verb", "output", "save", "data_dir", "topic_prefix", "bootstrap_servers")
-    found = {name: value for name, value in vars(arguments).items() if name not in left_out}
-    settings = found.pop("setting")
-    return {**found, "settings": settings, "embedded_broker": arguments.bootstrap_servers is None}
+    for option in options:
+        flag = f"--{option.name.replace('_', '-')}"
+        add(flag, type=option.parse, default=option.default, help=option.text)
 
 
 @contextmanager
@@ -90,26 +92,24 @@ def bench_setting(arguments: argparse.Namespace) -> Iterator[BenchSetting]:
     """Yield the setting on the named Kafka, or on an embedded broker that runs inside the block."""
     settings = _settings(arguments)
     with _folder(arguments.data_dir) as folder:
-
-        def on(found: Settings, broker_pid: int | None) -> BenchSetting:
-            seed, size, small = arguments.seed, arguments.body_bytes, arguments.smoke
-            return BenchSetting(found, folder, seed, size, broker_pid, small)
-
+        seed, size, small = arguments.seed, arguments.body_bytes, arguments.smoke
         if settings.bootstrap_servers:
             # A killed run may have left topics there; this run must not read them as its own.
             prefix = f"{settings.topic_prefix}{uuid.uuid4().hex[:6]}-"
-            yield on(replace(settings, topic_prefix=prefix), None)
+            settings = replace(settings, topic_prefix=prefix)
+            yield BenchSetting(settings, folder, seed, size, small=small)
             return
-        with EmbeddedBroker(folder / "broker", heap_mb=BROKER_HEAP_MB) as broker:
-            found = replace(settings, bootstrap_servers=broker.bootstrap_servers)
-            yield on(found, broker.pid)
+        quick = QUICK_START if small else ()
+        with EmbeddedBroker(folder / "broker", heap_mb=BROKER_HEAP_MB, jvm_options=quick) as broker:
+            settings = replace(settings, bootstrap_servers=broker.bootstrap_servers)
+            yield BenchSetting(settings, folder, seed, size, broker.pid, small)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     flags: dict[str, object] = {
         **RUN_SETTINGS,
         "topic_prefix": arguments.topic_prefix,
-        "bootstrap_servers": arguments.bootstrap_servers or "",
+        "bootstrap_servers": arguments.bootstrap_servers,
     }
     if "batch_events" in arguments:
         flags["batch_events_max"] = arguments.batch_events

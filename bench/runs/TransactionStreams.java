@@ -41,8 +41,8 @@ public final class TransactionStreams {
     private static final Duration CLOSE_WAIT = Duration.ofSeconds(60);
     private static final LongAdder records = new LongAdder();
     private static final LongAdder finals = new LongAdder();
-    private static long toldMs = System.currentTimeMillis();
-    private static long toldRecords;
+    private static long printedMs = System.currentTimeMillis();
+    private static long printedRecords;
 
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
@@ -57,7 +57,7 @@ public final class TransactionStreams {
         streams.start();
         while (true) {
             Thread.sleep(everyMs);
-            tell();
+            print();
         }
     }
 
@@ -69,25 +69,23 @@ public final class TransactionStreams {
                 Stores.keyValueStoreBuilder(kept, Serdes.Long(), Serdes.ByteArray())
                         .withCachingEnabled();
         return new Topology()
-                .addSource("halves", bytes, bytes, halfTopic)
-                .addSource("ops", bytes, bytes, opTopic)
-                .addProcessor("half", OnHalf::new, "halves")
-                .addProcessor("op", OnOp::new, "ops")
-                .addStateStore(store, "half", "op")
-                .addSink("finals", realTopic, written, written, "half", "op");
+                .addSource("records", bytes, bytes, halfTopic, opTopic)
+                .addProcessor("resolver", () -> new Resolver(halfTopic), "records")
+                .addStateStore(store, "resolver")
+                .addSink("finals", realTopic, written, written, "resolver");
     }
 
     /** Prints what was done since the last time. */
-    private static synchronized void tell() {
+    private static synchronized void print() {
         long nowMs = System.currentTimeMillis();
         long now = records.sum();
         System.out.printf(
                 "{\"event\": \"interval\", \"started_ms\": %d, \"took_ms\": %d, \"rows\": %d,"
                         + " \"finals\": %d}%n",
-                toldMs, nowMs - toldMs, now - toldRecords, finals.sum());
+                printedMs, nowMs - printedMs, now - printedRecords, finals.sum());
         System.out.flush();
-        toldMs = nowMs;
-        toldRecords = now;
+        printedMs = nowMs;
+        printedRecords = now;
     }
 
     /** Ends the process: Streams would go on without the thread that failed. */
@@ -99,14 +97,20 @@ public final class TransactionStreams {
 
     private static void end(KafkaStreams streams) {
         boolean isClosed = streams.close(CLOSE_WAIT);
-        tell();
+        print();
         // Otherwise a JVM ended by a signal exits with 143, whether or not all was committed.
         Runtime.getRuntime().halt(isClosed ? 0 : 1);
     }
 
-    private abstract static class Resolving implements Processor<byte[], byte[], byte[], byte[]> {
+    /** Keeps the first of half and op; sends the final message when the second one comes. */
+    private static final class Resolver implements Processor<byte[], byte[], byte[], byte[]> {
+        private final String halfTopic;
         private ProcessorContext<byte[], byte[]> context;
-        protected KeyValueStore<Long, byte[]> pending;
+        private KeyValueStore<Long, byte[]> pending;
+
+        Resolver(String halfTopic) {
+            this.halfTopic = halfTopic;
+        }
 
         @Override
         public void init(ProcessorContext<byte[], byte[]> given) {
@@ -114,56 +118,28 @@ public final class TransactionStreams {
             pending = given.getStateStore(PENDING);
         }
 
-        protected RecordMetadata position() {
-            return context.recordMetadata().orElseThrow();
-        }
-
-        protected void send(byte[] half, long offset) {
-            context.forward(finalOf(half, position().partition(), offset));
-            finals.increment();
-        }
-    }
-
-    private static final class OnHalf extends Resolving {
         @Override
-        public void process(Record<byte[], byte[]> half) {
-            records.increment();
-            long offset = position().offset();
-            byte[] op = pending.get(offset);
-            if (op == null) {
-                pending.put(offset, packed(half));
-                return;
-            }
-            pending.delete(offset);
-            if (isCommit(op)) {
-                send(packed(half), offset);
-            }
-        }
-    }
-
-    private static final class OnOp extends Resolving {
-        @Override
-        public void process(Record<byte[], byte[]> op) {
-            Header state = op.headers().lastHeader("COMMIT_OR_ROLLBACK");
-            if (state == null) {
+        public void process(Record<byte[], byte[]> record) {
+            RecordMetadata position = context.recordMetadata().orElseThrow();
+            boolean isHalf = position.topic().equals(halfTopic);
+            Header state = record.headers().lastHeader("COMMIT_OR_ROLLBACK");
+            if (!isHalf && state == null) {
                 return; // the job's start record, which means nothing
             }
             records.increment();
-            long offset = Long.parseLong(new String(op.value(), StandardCharsets.UTF_8));
-            byte[] half = pending.get(offset);
-            if (half == null) {
-                pending.put(offset, state.value());
+            long offset = isHalf ? position.offset() : Long.parseLong(text(record.value()));
+            byte[] other = pending.get(offset);
+            if (other == null) {
+                pending.put(offset, isHalf ? packed(record) : state.value());
                 return;
             }
             pending.delete(offset);
-            if (isCommit(state.value())) {
-                send(half, offset);
+            if (COMMIT.equals(text(isHalf ? other : state.value()))) {
+                byte[] half = isHalf ? packed(record) : other;
+                context.forward(finalOf(half, position.partition(), offset));
+                finals.increment();
             }
         }
-    }
-
-    private static boolean isCommit(byte[] state) {
-        return COMMIT.equals(new String(state, StandardCharsets.UTF_8));
     }
 
     /** A half as the store keeps it: time, key, headers, body. */
@@ -176,14 +152,11 @@ public final class TransactionStreams {
         }
         int size = 12 + half.value().length;
         for (byte[] part : parts) {
-            size += 4 + (part == null ? 0 : part.length);
+            size += 4 + part.length;
         }
         ByteBuffer into = ByteBuffer.allocate(size).putLong(half.timestamp()).putInt(parts.size());
         for (byte[] part : parts) {
-            into.putInt(part == null ? -1 : part.length);
-            if (part != null) {
-                into.put(part);
-            }
+            into.putInt(part.length).put(part);
         }
         return into.put(half.value()).array();
     }
@@ -193,33 +166,27 @@ public final class TransactionStreams {
         ByteBuffer from = ByteBuffer.wrap(half);
         long timestamp = from.getLong();
         int headers = (from.getInt() - 1) / 2;
-        byte[] key = part(from);
+        byte[] key = part(from, from.getInt());
         Headers kept = new RecordHeaders();
         for (int at = 0; at < headers; at++) {
-            String name = new String(part(from), StandardCharsets.UTF_8);
-            byte[] value = part(from);
+            String name = text(part(from, from.getInt()));
+            byte[] value = part(from, from.getInt());
             if (KEPT.contains(name)) {
                 kept.add(name, value);
             }
         }
-        kept.add("TRAN_PREPARED_QUEUE_OFFSET", digits(offset));
-        kept.add("TRAN_HALF_QUEUE_ID", digits(partition));
-        byte[] body = new byte[from.remaining()];
-        from.get(body);
-        return new Record<>(key, body, timestamp, kept);
+        kept.add("TRAN_PREPARED_QUEUE_OFFSET", Long.toString(offset).getBytes());
+        kept.add("TRAN_HALF_QUEUE_ID", Integer.toString(partition).getBytes());
+        return new Record<>(key, part(from, from.remaining()), timestamp, kept);
     }
 
-    private static byte[] part(ByteBuffer from) {
-        int size = from.getInt();
-        if (size < 0) {
-            return null;
-        }
+    private static byte[] part(ByteBuffer from, int size) {
         byte[] found = new byte[size];
         from.get(found);
         return found;
     }
 
-    private static byte[] digits(long number) {
-        return Long.toString(number).getBytes(StandardCharsets.UTF_8);
+    private static String text(byte[] bytes) {
+        return new String(bytes, StandardCharsets.UTF_8);
     }
 }

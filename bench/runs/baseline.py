@@ -9,7 +9,6 @@ commit, and does not look at the ops.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 from pathlib import Path
 from threading import Event
@@ -19,7 +18,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.runs.query import print_event
 from bench.runs.workload import ROLLED_BACK_OF
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.settings import load_settings
@@ -79,27 +77,23 @@ def main() -> None:
     """Run until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--output", choices=["json"])  # as `checkback run` has it
+    parser.add_argument("--output")  # as `checkback run` has it
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--real-topic", required=True)
     arguments = parser.parse_args()
     settings = load_settings(arguments.config, {}, {})
     stopping = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     spark = start_session(settings, ensure_jars("spark"))
     try:
         query = start(spark, settings, arguments.seed, arguments.real_topic)
-        print_event({"event": "started", "pid": os.getpid()})
         while query.isActive and not stopping.wait(POLL_S):
             pass
-        failure = query.exception()
-        if failure is not None:
+        if failure := query.exception():
             raise failure
         query.stop()
     finally:
         spark.stop()
-    print_event({"event": "stopped"})
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ class MeasuredBatch:
     started_ms: int
     took_ms: int
     rows: int
-    parts_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ended_ms(self) -> int:
@@ -70,14 +69,11 @@ class EventLog:
 
 
 def _batch_of(progress: Mapping[str, Any]) -> MeasuredBatch:
-    parts: dict[str, int] = progress["durationMs"]
-    started = datetime.fromisoformat(progress["timestamp"])
     return MeasuredBatch(
         progress["batchId"],
-        round(started.timestamp() * 1_000),
-        parts.get("triggerExecution", 0),
+        round(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1_000),
+        progress["durationMs"].get("triggerExecution", 0),
         sum(source["numInputRows"] for source in progress["sources"]),
-        parts,
     )
 
 
@@ -140,11 +136,6 @@ def median_ms(batches: Sequence[MeasuredBatch]) -> float:
     if not batches:
         raise ValueError("no batch to measure")
     return float(statistics.median(batch.took_ms for batch in batches))
-
-
-def within(batches: Sequence[MeasuredBatch], from_ms: float, to_ms: float) -> list[MeasuredBatch]:
-    """Return the batches that are completely within a span of time."""
-    return [batch for batch in batches if batch.started_ms >= from_ms and batch.ended_ms <= to_ms]
 
 
 def touching(batches: Sequence[MeasuredBatch], from_ms: float, to_ms: float) -> list[MeasuredBatch]:

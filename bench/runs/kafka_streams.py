@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bench.runs.batches import MeasuredBatch
-from bench.runs.query import Launch, MonitoredProcess
-from bench.runs.trial import Trial
+from bench.runs.query import MonitoredProcess
 from checkback.deploy.broker_files import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
@@ -44,33 +43,22 @@ SETTINGS: Final[Mapping[str, object]] = {
 class StreamsRun(MonitoredProcess):
     """One process of Kafka Streams; a context manager that ends it."""
 
-    trial: Trial
-    name: str
     real_topic: str
 
-    def prepare(self) -> Launch:
-        """Write the settings; return how to start the process."""
-        folder = self.trial.folder / self.name
-        state = folder / "state"
-        state.mkdir(parents=True)
-        file = folder / "streams.properties"
+    def command(self) -> Sequence[str]:
+        """Write the settings; return the command that starts the process."""
+        file = self.folder / "streams.properties"
         file.touch(mode=0o600)  # it may contain a password
-        file.write_text(render(self._properties(state)), "utf-8")
+        file.write_text(render(self._properties()), "utf-8")
         topics = self.trial.settings.topics
         # A small run ends within a second, and one interval is not enough to measure.
         every_ms = 50 if self.trial.stage.small else 1_000
         jars = [*ensure_jars("kafka"), *ensure_jars("streams")]
-        return Launch(
-            self.name,
-            [
-                str(find_java()), f"-Xmx{HEAP}", *java_options(HEAP).split(),
-                "-cp", os.pathsep.join(map(str, jars)), str(PROGRAM),
-                str(file), topics.half, topics.op, self.real_topic, str(every_ms),
-            ],
-            folder / "errors.log",
-            os.environ,
-            broker_pid=self.trial.stage.broker_pid,
-        )  # fmt: skip
+        return [
+            str(find_java()), f"-Xmx{HEAP}", *java_options(HEAP).split(),
+            "-cp", os.pathsep.join(map(str, jars)), str(PROGRAM),
+            str(file), topics.half, topics.op, self.real_topic, str(every_ms),
+        ]  # fmt: skip
 
     def batches(self) -> list[MeasuredBatch]:
         """Return the intervals so far as batches: seconds, or less in a small run."""
@@ -82,19 +70,21 @@ class StreamsRun(MonitoredProcess):
     @property
     def finals(self) -> int:
         """Return the number of final messages that it sent."""
-        intervals = self._intervals()
-        return int(intervals[-1]["finals"]) if intervals else 0
+        return int(self._intervals()[-1]["finals"])
 
     def _intervals(self) -> list[Mapping[str, Any]]:
         self._drain()
         return [notice.fields for _, notice in self.notices if notice.event == "interval"]
 
-    def _properties(self, state: Path) -> dict[str, str]:
+    def _properties(self) -> dict[str, str]:
         settings = self.trial.settings
-        own = {
+        chosen = {
+            **SETTINGS,
             "application.id": f"{settings.topic_prefix}{self.name}",
             "num.stream.threads": os.cpu_count() or 1,
-            "state.dir": state,
+            "state.dir": self.folder / "state",
         }
-        chosen = {key: str(value) for key, value in {**SETTINGS, **own}.items()}
-        return java_settings(settings.bootstrap_servers, settings.kafka, pem_text) | chosen
+        return {
+            **java_settings(settings.bootstrap_servers, settings.kafka, pem_text),
+            **{key: str(value) for key, value in chosen.items()},
+        }

@@ -9,18 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from typing import Any, Final, cast
 
 import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from numpy.typing import NDArray
 
-from bench.runs.load import QUEUE, ends_of
 from bench.runs.query import Query
-from bench.runs.workload import Workload
+from bench.runs.workload import QUEUE, Workload, ends_of
 from checkback.protocol.errors import OperationalError
 from checkback.protocol.properties import (
     TRAN_HALF_QUEUE_ID,
@@ -37,18 +36,6 @@ LAST_WAIT_S: Final = 120.0
 LINGER_MS: Final = 10
 """The linger time of an application that sends a thousand records a second. With 1 ms each request
 had two records, and brokers and probe took three fifths of a core from the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The work of the process; the half and the real topic have as many partitions."""
-
-    connection: Mapping[str, Any]
-    topics: TopicNames
-    workload: Workload
-    partitions: int
-    transactions_per_s: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,8 @@ def visibility(
     """Send transactions to a running job at a rate; return when each was committed and seen.
 
     Raises:
-        OperationalError: the job or the probe failed.
+        OperationalError: the job failed.
+        BrokerError: the brokers did not answer the probe.
     """
     trial = query.trial
     probe = Probe(
@@ -95,122 +83,78 @@ def visibility(
         transactions_per_s,
         seconds,
     )
-    context = get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_run_and_send, args=(probe, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        query.wait_until(ours.poll, seconds + 300)
-        found: Visibility = ours.recv()
-    except EOFError as error:
-        raise OperationalError("The probe failed.", remedy="Its error is above.") from error
-    finally:
-        process.terminate()
-        process.join()
-        ours.close()
-    return found
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        found = process.submit(run, probe)
+        query.wait_until(found.done, seconds + 300)
+        return found.result()
 
 
-def _run_and_send(probe: Probe, result: Connection) -> None:
-    result.send(run(probe))
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The work of the process; the half and the real topic have as many partitions."""
 
+    connection: Mapping[str, Any]
+    topics: TopicNames
+    workload: Workload
+    partitions: int
+    transactions_per_s: float
+    seconds: float
+    sent_ms: dict[tuple[int, int], float] = field(default_factory=dict)
+    seen_ms: dict[tuple[int, int], float] = field(default_factory=dict)
 
-def run(probe: Probe) -> Visibility:
-    """Send, and wait until every message is visible."""
-    sender, reader = _Sender(probe), _Reader(probe)
-    reading = threading.Thread(target=reader.run, daemon=True)
-    reading.start()
-    reader.ready.wait(ASSIGN_TIMEOUT_S)
-    sender.run()
-    deadline_s = time.monotonic() + LAST_WAIT_S
-    while sender.sent_ms.keys() - reader.seen_ms.keys() and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    reader.ending.set()
-    reading.join()
-    sent = sorted(sender.sent_ms.items())
-    return Visibility(
-        np.array([at_ms for _, at_ms in sent]),
-        np.array([reader.seen_ms.get(half, np.nan) for half, _ in sent]),
-    )
+    def send(self) -> None:
+        """Send transactions at the rate, and note when each commit was sent."""
+        first = ends_of(self.connection, self.topics.half, range(self.partitions))
+        bodies = self.workload.bodies(0)
+        answered = sent = 0
+        total = int(self.transactions_per_s * self.seconds)
 
+        def send_op(error: object, half: Message) -> None:
+            """Send the op, as a producer does once the half is stored."""
+            nonlocal answered
+            answered += 1
+            if error is not None:
+                return
+            at = (half.partition() or 0, half.offset() or 0)
+            op = self.workload.op(*at)
+            if self.workload.commits(at[1]):
+                self.sent_ms[at] = time.time() * 1_000
+            headers = cast("SentHeaders", op.headers())
+            producer.produce(self.topics.op, op.value(), op.key(), at[0], headers=headers)
 
-class _Sender:
-    """Sends transactions at the rate, and notes when it sent each commit."""
-
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        partitions = range(probe.partitions)
-        self._first = ends_of(probe.connection, probe.topics.half, partitions)
-        self._bodies = probe.workload.bodies(0)
-        self._producer = Producer({**QUEUE, **probe.connection, "linger.ms": LINGER_MS})
-        self._answered = 0
-        self.sent_ms: dict[tuple[int, int], float] = {}
-
-    def run(self) -> None:
-        probe, sent = self._probe, 0
-        total = int(probe.transactions_per_s * probe.seconds)
+        producer = Producer({**QUEUE, **self.connection, "linger.ms": LINGER_MS})
         started_s = time.monotonic()
         while sent < total:
-            passed_s = time.monotonic() - started_s
-            due = min(total, int(passed_s * probe.transactions_per_s) + 1)
-            for number in range(sent, due):
-                self._send_half(number)
-            sent = due
-            self._producer.poll(0.002)
-        while self._answered < total and self._producer.poll(1.0):
+            if sent <= (time.monotonic() - started_s) * self.transactions_per_s:
+                turn, partition = divmod(sent, self.partitions)
+                offset = first[partition] + turn
+                headers = cast("SentHeaders", self.workload.half_headers(partition, offset))
+                body, key = next(bodies), b"k%d" % offset
+                producer.produce(
+                    self.topics.half, body, key, partition, on_delivery=send_op, headers=headers
+                )
+                sent += 1
+            else:
+                producer.poll(0.002)
+        while answered < total and producer.poll(1.0):
             pass
-        self._producer.flush(ASSIGN_TIMEOUT_S)
+        producer.flush(ASSIGN_TIMEOUT_S)
 
-    def _send_half(self, number: int) -> None:
-        turn, partition = divmod(number, self._probe.partitions)
-        offset = self._first[partition] + turn
-        headers = cast("SentHeaders", self._probe.workload.half_headers(partition, offset))
-        self._producer.produce(
-            self._probe.topics.half,
-            next(self._bodies),
-            b"k%d" % offset,
-            partition,
-            on_delivery=self._half_stored,
-            headers=headers,
-        )
-
-    def _half_stored(self, error: object, half: Message) -> None:
-        """Send the op, as a producer does once the half is stored."""
-        self._answered += 1
-        if error is not None:
-            return
-        workload, at = self._probe.workload, (half.partition() or 0, half.offset() or 0)
-        op = workload.op(*at)
-        if workload.commits(at[1]):
-            self.sent_ms[at] = time.time() * 1_000
-        headers = cast("SentHeaders", op.headers())
-        self._producer.produce(self._probe.topics.op, op.value(), op.key(), at[0], headers=headers)
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads the real topic from its present end, and notes when it saw each final message."""
-
-    probe: Probe
-    seen_ms: dict[tuple[int, int], float] = field(default_factory=dict)
-    ready: threading.Event = field(default_factory=threading.Event)
-    ending: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
+    def read(self, is_ready: threading.Event, is_ending: threading.Event) -> None:
+        """Read the real topic from its present end, and note when each final message was seen."""
         consumer = Consumer(
             {
-                **self.probe.connection,
+                **self.connection,
                 "group.id": "checkback-bench-probe",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
             }
         )
-        topic = self.probe.workload.real_topic
-        ends = ends_of(self.probe.connection, topic, range(self.probe.partitions))
+        topic = self.workload.real_topic
+        ends = ends_of(self.connection, topic, range(self.partitions))
         consumer.assign([TopicPartition(topic, number, offset) for number, offset in ends.items()])
-        self.ready.set()
-        while not self.ending.is_set():
+        is_ready.set()
+        while not is_ending.is_set():
             message = consumer.poll(0.1)
             if message is None or message.error() is not None:
                 continue
@@ -221,3 +165,22 @@ class _Reader:
             )
             self.seen_ms.setdefault(at, time.time() * 1_000)
         consumer.close()
+
+
+def run(probe: Probe) -> Visibility:
+    """Send, and wait until every message is visible."""
+    is_ready, is_ending = threading.Event(), threading.Event()
+    reading = threading.Thread(target=probe.read, args=(is_ready, is_ending), daemon=True)
+    reading.start()
+    is_ready.wait(ASSIGN_TIMEOUT_S)
+    probe.send()
+    deadline_s = time.monotonic() + LAST_WAIT_S
+    while probe.sent_ms.keys() - probe.seen_ms.keys() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    is_ending.set()
+    reading.join()
+    sent = sorted(probe.sent_ms.items())
+    return Visibility(
+        np.array([at_ms for _, at_ms in sent]),
+        np.array([probe.seen_ms.get(half, np.nan) for half, _ in sent]),
+    )

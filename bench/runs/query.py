@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Self
 
 from bench.runs.batches import EventLog, MeasuredBatch, event_log_settings
-from bench.runs.samples import ProcessWatch, SpeedWatch
+from bench.runs.samples import ProcessWatch
 from bench.runs.trial import Trial
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
@@ -28,70 +27,58 @@ ROWS_TIMEOUT_S: Final = 3_600.0
 POLL_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How to start a process, and what to watch."""
-
-    name: str
-    command: Sequence[str]
-    log: Path
-    environment: Mapping[str, str]
-    broker_pid: int | None = None
-
-
 @dataclass(slots=True)
 class MonitoredProcess(ABC):
-    """One watched process; a context manager that ends it."""
+    """One watched process of a trial; a context manager that ends it."""
 
+    trial: Trial
+    name: str
     notices: list[tuple[float, Notice]] = field(default_factory=list, init=False)
-    launched_ms: float = field(default=0.0, init=False)
-    watch: ProcessWatch = field(default_factory=lambda: ProcessWatch(()), init=False)
-    speed: SpeedWatch = field(default_factory=SpeedWatch, init=False)
+    launched_ms: float = field(init=False)
+    watch: ProcessWatch = field(init=False)
     _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue, init=False)
-    _child: Child | None = field(default=None, init=False)
+    _child: Child = field(init=False)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self.trial.folder / self.name
 
     @abstractmethod
-    def prepare(self) -> Launch:
-        """Write the process's files; return how to start it."""
+    def command(self) -> Sequence[str]:
+        """Write the process's files into its folder; return the command that starts it."""
 
     @abstractmethod
     def batches(self) -> list[MeasuredBatch]:
         """Return the batches so far."""
 
     def __enter__(self) -> Self:
-        launch = self.prepare()
+        self.folder.mkdir()
+        command, environment = self.command(), environment_without_settings()
         self.launched_ms = time.time() * 1_000
-        self._child = Child(
-            launch.name, launch.command, launch.log, self._inbox, launch.environment
-        )
-        broker = {} if launch.broker_pid is None else {"broker": launch.broker_pid}
-        self.watch = ProcessWatch([self._child.pid], broker)
+        log = self.folder / "errors.log"
+        self._child = Child(self.name, command, log, self._inbox, environment)
+        self.watch = ProcessWatch(self._child.pid, self.trial.stage.broker_pid)
         self.watch.__enter__()
-        self.speed.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.speed.__exit__()
         self.watch.__exit__()
-        if self._child is not None:
-            self._child.stop()
+        self._child.stop()
 
-    def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> list[MeasuredBatch]:
-        """Wait until the process has read this many records since its start; return the batches."""
+    def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> None:
+        """Wait until the process has read this many records since its start."""
         self.wait_until(lambda: sum(batch.rows for batch in self.batches()) >= rows, timeout_s)
-        return self.batches()
 
-    def wait_for_batch(self, timeout_s: float = START_TIMEOUT_S) -> MeasuredBatch:
+    def wait_for_batch(self) -> MeasuredBatch:
         """Wait for the end of the first batch; return the batch."""
-        self.wait_until(lambda: bool(self.batches()), timeout_s)
+        self.wait_until(lambda: bool(self.batches()), START_TIMEOUT_S)
         return self.batches()[0]
 
-    def run_for(self, seconds: float) -> tuple[float, float]:
-        """Let the process run; return begin and end in milliseconds since 1970."""
+    def run_for(self, seconds: float) -> None:
+        """Let the process run."""
         deadline_s = time.monotonic() + seconds
-        from_ms = time.time() * 1_000
         self.wait_until(lambda: time.monotonic() >= deadline_s, seconds + 60)
-        return from_ms, time.time() * 1_000
 
     def wait_until(self, holds: Callable[[], bool], timeout_s: float) -> None:
         """Call a condition repeatedly until it holds.
@@ -114,8 +101,6 @@ class MonitoredProcess(ABC):
         Raises:
             OperationalError: the process failed or did not end in time.
         """
-        if self._child is None:
-            return
         exit_code = self._child.stop(120)
         if exit_code != 0:
             raise self._failure(told_exit(exit_code))
@@ -130,39 +115,28 @@ class MonitoredProcess(ABC):
             return
 
     def _failure(self, what: str) -> OperationalError:
-        name = self._child.name if self._child else ""
-        message, remedy = said_error(self._child) if self._child else ("", "")
-        return OperationalError(f"The run {name} {what}. {message}", remedy=remedy)
+        message, remedy = said_error(self._child)
+        return OperationalError(f"The run {self.name} {what}. {message}", remedy=remedy)
 
 
 @dataclass(slots=True)
 class Query(MonitoredProcess):
     """One process with one Spark query: the job's, or the baseline's."""
 
-    trial: Trial
-    name: str
     program: Sequence[str] = RUN
     settings: Settings | None = None
     options: Sequence[str] = ()
-    log: EventLog = field(default_factory=lambda: EventLog(Path()), init=False)
+    log: EventLog = field(init=False)
 
-    def prepare(self) -> Launch:
-        """Write the query's configuration; return how to start it."""
-        folder = self.trial.folder / self.name
-        events = folder / "events"
-        events.mkdir(parents=True)
-        self.log = EventLog(events)
+    def command(self) -> Sequence[str]:
+        """Write the query's configuration; return the command that starts it."""
+        self.log = EventLog(self.folder / "events")
+        self.log.folder.mkdir()
         settings = self.settings or self.trial.settings
-        config = folder / "checkback.toml"
-        spark = {**settings.spark, **event_log_settings(events)}
+        config = self.folder / "checkback.toml"
+        spark = {**settings.spark, **event_log_settings(self.log.folder)}
         write_settings(config, replace(settings, spark=spark))
-        return Launch(
-            self.name,
-            pipeline_command(config, self.program, self.options),
-            folder / "errors.log",
-            environment_without_settings(),
-            self.trial.stage.broker_pid,
-        )
+        return pipeline_command(config, self.program, self.options)
 
     def batches(self) -> list[MeasuredBatch]:
         """Return the batches so far."""
@@ -186,8 +160,3 @@ def stateless_query(trial: Trial, real_topic: str) -> Query:
     settings = replace(trial.settings, checkpoint=str(trial.folder / "stateless-checkpoint"))
     options = ["--seed", str(trial.stage.seed), "--real-topic", real_topic]
     return Query(trial, "stateless", BASELINE, settings, options)
-
-
-def print_event(fields: Mapping[str, Any]) -> None:
-    """Print a line for the process that watches this one."""
-    print(json.dumps(fields), flush=True)

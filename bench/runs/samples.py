@@ -1,7 +1,6 @@
-"""Samples taken at an interval: processor time, memory, the machine's speed.
+"""Samples of a running process, twice a second: processor time, memory, the machine's speed.
 
-Processor time and memory come from Linux's /proc. Without it nothing is counted, and results that
-need it are left out.
+Processor time and memory come from Linux's /proc; without it nothing is counted.
 """
 
 from __future__ import annotations
@@ -10,32 +9,31 @@ import os
 import statistics
 import threading
 import time
-from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+import numpy as np
 
 PROC: Final = Path("/proc")
 MIB: Final = 1024 * 1024
-KINDS: Final = ("driver", "jvm", "python_worker", "sink", "broker")
 PYTHON_KINDS: Final = ("python_worker", "sink")
+EVERY_S: Final = 0.5
 ADDITIONS: Final = 20_000
 """The fixed work that shows the machine's speed: about a millisecond, a five-hundredth of a
 core."""
 
 
 @contextmanager
-def sampling(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
+def sampling(take: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
     """Call a function every few seconds, in a thread with this name, until the block ends."""
     ending = threading.Event()
 
     def run() -> None:
         while not ending.wait(every_s):
-            look()
+            take()
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
@@ -44,51 +42,6 @@ def sampling(look: Callable[[], None], every_s: float, name: str) -> Iterator[No
     finally:
         ending.set()
         thread.join()
-
-
-@dataclass
-class Sampler(ABC):
-    """Takes samples at an interval, in a thread; a context manager."""
-
-    every_s: ClassVar[float] = 0.5
-
-    _sampling: ExitStack = field(default_factory=ExitStack, init=False)
-
-    @abstractmethod
-    def look(self) -> None:
-        """Take a sample now."""
-
-    def __enter__(self) -> Self:
-        self._sampling.enter_context(sampling(self.look, self.every_s, type(self).__name__))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sampling.close()
-
-
-class SpeedWatch(Sampler):
-    """Measures the machine's speed by a fixed piece of work.
-
-    The speed of rented processors changes by half within minutes. Two runs are comparable only if
-    the machine had the same speed; this shows whether it had.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.samples: list[tuple[float, float]] = []
-
-    def look(self) -> None:
-        """Take a sample now: the work's processor time, without waiting."""
-        started_ns, total = time.thread_time_ns(), 0
-        for number in range(ADDITIONS):
-            total += number
-        took_us = (time.thread_time_ns() - started_ns) / 1_000
-        self.samples.append((time.time() * 1_000, took_us))
-
-    def work_us_between(self, from_ms: float, to_ms: float) -> float:
-        """Return the median time of the fixed work in a span of time; 0 without samples."""
-        found = [took_us for at_ms, took_us in self.samples if from_ms <= at_ms <= to_ms]
-        return round(statistics.median(found), 1) if found else 0.0
 
 
 class Process(NamedTuple):
@@ -101,39 +54,66 @@ class Process(NamedTuple):
     rss_bytes: int
 
 
-class CpuSample(NamedTuple):
-    """Seconds of processor time by kind used up to a moment, those of ended processes included."""
+class Sample(NamedTuple):
+    """What was measured at one moment.
+
+    Args:
+        time_ms: the moment.
+        cpu_s: seconds of processor time used until then by kind, ended processes included.
+        rss_bytes: memory of the largest process of a kind.
+        work_us: processor time of the fixed piece of work. The speed of rented processors changes
+            by half within minutes; two runs are comparable only if the machine had the same speed.
+    """
 
     time_ms: float
     cpu_s: Mapping[str, float]
+    rss_bytes: Mapping[str, int]
+    work_us: float
 
 
-class ProcessWatch(Sampler):
-    """Samples processor time and memory of a tree of processes, by kind."""
+class ProcessWatch:
+    """Samples a process and its descendants, and the broker; a context manager."""
 
-    def __init__(self, roots: Sequence[int], others: Mapping[str, int] | None = None) -> None:
-        super().__init__()
-        self.roots = roots
-        self.others = others or {}
-        self.samples: list[CpuSample] = []
-        self.rss_bytes: list[tuple[float, dict[str, int]]] = []
+    def __init__(self, root: int, broker: int | None = None) -> None:
+        self.samples: list[Sample] = []
+        self._root = root
+        self._broker = broker
         self._seen: dict[tuple[int, int], tuple[str, float]] = {}
+        self._sampling = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._sampling.enter_context(sampling(self.sample, EVERY_S, "samples"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sampling.close()
 
     def cpu_s_between(self, from_ms: float, to_ms: float) -> dict[str, float]:
         """Return the seconds of processor time by kind in a span of time."""
-        before, after = self._cpu_s_until(from_ms), self._cpu_s_until(to_ms)
-        return {kind: round(after[kind] - before.get(kind, 0.0), 3) for kind in after}
+        times = [sample.time_ms for sample in self.samples]
+        found = {}
+        for kind in self.samples[-1].cpu_s if self.samples else ():
+            used = [sample.cpu_s.get(kind, 0.0) for sample in self.samples]
+            before, after = np.interp([from_ms, to_ms], times, used)
+            found[kind] = round(float(after - before), 3)
+        return found
 
-    def rss_mib_max(self, kind: str, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
-        """Return the largest memory of a process of a kind, in MiB; 0 if none was seen."""
-        found = [largest.get(kind, 0) for at, largest in self.rss_bytes if from_ms <= at <= to_ms]
+    def rss_mib_max(self, kinds: Sequence[str], from_ms: float = 0.0, to_ms: float = 1e18) -> float:
+        """Return the largest memory of a process of these kinds, in MiB; 0 if none was seen."""
+        found = [
+            sample.rss_bytes.get(kind, 0)
+            for sample in self.samples
+            for kind in kinds
+            if from_ms <= sample.time_ms <= to_ms
+        ]
         return round(max(found, default=0) / MIB, 1)
 
-    def python_mib_max(self, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
-        """Return the largest memory of a worker or sink process, in MiB."""
-        return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in PYTHON_KINDS)
+    def work_us_between(self, from_ms: float, to_ms: float) -> float:
+        """Return the median time of the fixed work in a span of time; 0 without samples."""
+        found = [sample.work_us for sample in self.samples if from_ms <= sample.time_ms <= to_ms]
+        return round(statistics.median(found), 1) if found else 0.0
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Take a sample now."""
         largest: dict[str, int] = defaultdict(int)
         for kind, process in self._found():
@@ -143,9 +123,7 @@ class ProcessWatch(Sampler):
         totals: dict[str, float] = defaultdict(float)
         for kind, cpu_s in self._seen.values():
             totals[kind] += cpu_s
-        now_ms = time.time() * 1_000
-        self.samples.append(CpuSample(now_ms, dict(totals)))
-        self.rss_bytes.append((now_ms, dict(largest)))
+        self.samples.append(Sample(time.time() * 1_000, totals, largest, _work_us()))
 
     def _found(self) -> Iterator[tuple[str, Process]]:
         processes = {process.pid: process for process in all_processes()}
@@ -153,28 +131,21 @@ class ProcessWatch(Sampler):
         known = [
             pid
             for (pid, started_ticks), (kind, _) in self._seen.items()
-            if kind not in self.others
+            if kind != "broker"
             and pid in processes
             and processes[pid].started_ticks == started_ticks
         ]
-        for pid in descendants(processes, [*self.roots, *known]):
+        for pid in descendants(processes, [self._root, *known]):
             yield _kind(pid), processes[pid]
-        for kind, pid in self.others.items():
-            if pid in processes:
-                yield kind, processes[pid]
+        if self._broker in processes:
+            yield "broker", processes[self._broker]
 
-    def _cpu_s_until(self, time_ms: float) -> dict[str, float]:
-        at = bisect_left(self.samples, time_ms, key=lambda sample: sample.time_ms)
-        if at == 0:
-            return dict(self.samples[0].cpu_s) if self.samples else {}
-        if at == len(self.samples):
-            return dict(self.samples[-1].cpu_s)
-        before, after = self.samples[at - 1], self.samples[at]
-        share = (time_ms - before.time_ms) / (after.time_ms - before.time_ms)
-        return {
-            kind: before.cpu_s.get(kind, 0.0) + share * (cpu_s - before.cpu_s.get(kind, 0.0))
-            for kind, cpu_s in after.cpu_s.items()
-        }
+
+def _work_us() -> float:
+    started_ns, total = time.thread_time_ns(), 0
+    for number in range(ADDITIONS):
+        total += number
+    return (time.thread_time_ns() - started_ns) / 1_000
 
 
 def kind_of(command: str, name: str) -> str:
@@ -188,14 +159,15 @@ def kind_of(command: str, name: str) -> str:
 
 def all_processes() -> Iterator[Process]:
     """Yield the processes of this machine; none without /proc."""
-    if not PROC.is_dir():
-        return
-    for folder in PROC.iterdir():
-        if folder.name.isdigit():
-            try:
-                yield _process(int(folder.name), (folder / "stat").read_text())
-            except (OSError, ValueError, IndexError):
-                continue  # the process has just ended
+    for file in PROC.glob("[0-9]*/stat"):
+        try:
+            # The name is in brackets and may contain anything, even brackets.
+            parts = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # the process has just ended
+        cpu_s = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+        rss_bytes = int(parts[21]) * os.sysconf("SC_PAGE_SIZE")
+        yield Process(int(file.parent.name), int(parts[1]), int(parts[19]), cpu_s, rss_bytes)
 
 
 def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[int]:
@@ -211,14 +183,6 @@ def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[
             found.add(pid)
             waiting += children[pid]
     return sorted(found)
-
-
-def _process(pid: int, stat: str) -> Process:
-    # The name is in brackets and may contain anything, even brackets.
-    parts = stat.rpartition(")")[2].split()
-    cpu_s = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
-    rss_bytes = int(parts[21]) * os.sysconf("SC_PAGE_SIZE")
-    return Process(pid, int(parts[1]), int(parts[19]), cpu_s, rss_bytes)
 
 
 def _kind(pid: int) -> str:

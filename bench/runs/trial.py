@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, cast
 
 from confluent_kafka import Producer
 
-from bench.runs.load import Load, ends_of, load
 from bench.runs.samples import sampling
-from bench.runs.workload import GROUP, Workload
+from bench.runs.workload import GROUP, Workload, ends_of, write
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
@@ -21,6 +23,7 @@ from checkback.sinks.records.sink_record import SentHeaders
 from checkback.testing.pipeline_process import QUICK_SPARK
 from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
 
+PROCESSES: Final = 2
 TICK_INTERVAL_S: Final = 0.02
 
 
@@ -87,25 +90,23 @@ class Trial:
     def create(self) -> Trial:
         """Create the trial's topics."""
         create_topics(self.settings)
-        self.create_real_topic(self.real_topic)
-        self.create_real_topic(self.settings.topics.check(GROUP))
+        self._create_plain_topics(self.real_topic, self.settings.topics.check(GROUP))
         partitions = range(self.settings.half_partitions)
         self.next_offset = ends_of(self.stage.connection, self.settings.topics.half, partitions)
         return self
 
-    def create_real_topic(self, name: str) -> None:
-        """Create a real topic with the half topic's number of partitions."""
+    def _create_plain_topics(self, *names: str) -> None:
         largest = str(self.settings.max_message_bytes + 65_536)
         partitions = self.settings.half_partitions
-        create_plain_topics(self.settings, [name], partitions, {"max.message.bytes": largest})
+        create_plain_topics(self.settings, names, partitions, {"max.message.bytes": largest})
 
     @contextmanager
     def other_real_topic(self, name: str) -> Iterator[str]:
         """Create a real topic for a comparison; delete it after the block."""
         topic = f"{self.settings.topic_prefix}{name}"
-        self.create_real_topic(topic)
+        self._create_plain_topics(topic)
         yield topic
-        self.delete_topics([topic])
+        delete_topics(self.settings, [topic])
 
     def load(
         self, transactions: int, *, has_ops: bool = True, workload: Workload | None = None
@@ -116,11 +117,15 @@ class Trial:
         """
         count = -(-transactions // len(self.next_offset))
         connection, topics = self.stage.connection, self.settings.topics
-        first = dict(self.next_offset)
-        written = load(Load(connection, topics, workload or self.workload, first, count, has_ops))
-        for partition in first:
+        writing = partial(write, connection, topics, workload or self.workload, count, has_ops)
+        firsts = list(self.next_offset.items())
+        shares = [dict(firsts[number::PROCESSES]) for number in range(PROCESSES)]
+        # Pickled to the process, not on its command line: the connection may hold a password.
+        with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+            list(pool.map(writing, shares))
+        for partition in self.next_offset:
             self.next_offset[partition] += count
-        return written
+        return count * len(self.next_offset)
 
     @contextmanager
     def ticking(self) -> Iterator[None]:
@@ -144,9 +149,5 @@ class Trial:
 
     def delete(self) -> None:
         """Delete the trial's topics and folder: a million transactions are gigabytes."""
-        self.delete_topics([*own_topics(self.settings.topics, [GROUP]), self.real_topic])
+        delete_topics(self.settings, [*own_topics(self.settings.topics, [GROUP]), self.real_topic])
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete the topics that exist."""
-        delete_topics(self.settings, names)

@@ -1,18 +1,26 @@
-"""The benchmarks' messages, determined by a seed, so that two runs send the same bytes."""
+"""The benchmarks' records: made from a seed, and written as fast as librdkafka accepts them.
+
+The same seed gives the same bytes. They are written without the client, because that would be
+measured, too. The offsets are known in advance, because only the benchmark writes to these topics.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import CHECK_IMMUNITY_TIME_IN_SECONDS, TAGS, Headers
 from checkback.protocol.records import Op, half_headers
+from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
+from checkback.sinks.records.sink_record import SentHeaders
 
 GROUP: Final = "bench"
 ROLLED_BACK_OF: Final = 10
@@ -20,6 +28,15 @@ ROLLED_BACK_OF: Final = 10
 COMMIT: Final = 8
 ROLLBACK: Final = 12
 POOL_BYTES: Final = 16 * 1024 * 1024
+FLUSH_TIMEOUT_S: Final = 1_800.0
+POLL_EVERY: Final = 2_000
+QUEUE: Final[Mapping[str, Any]] = {
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "message.max.bytes": 8_000_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 262_144,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +113,82 @@ def commits_among(seed: int, count: int) -> int:
     """Return how many of a partition's first halves are committed."""
     rolled_back = len(range(-seed % ROLLED_BACK_OF, count, ROLLED_BACK_OF))
     return count - rolled_back
+
+
+def write(
+    connection: Mapping[str, Any],
+    topics: TopicNames,
+    workload: Workload,
+    count: int,
+    has_ops: bool,
+    firsts: Mapping[int, int],
+) -> None:
+    """Write a number of transactions to each half partition; return when the brokers have them.
+
+    Args:
+        connection: connection settings of librdkafka.
+        topics: names of the half topic and the op topic.
+        workload: the transactions.
+        count: number of transactions in each partition.
+        has_ops: whether to write an op beside each half.
+        firsts: offset of the first half, by half partition.
+
+    Raises:
+        BrokerError: a record was not stored.
+    """
+    failures: list[str] = []
+
+    def reported(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    producer = Producer({**QUEUE, **connection, "on_delivery": reported})
+    signers = workload.signers()
+    bodies = {partition: workload.bodies(partition) for partition in firsts}
+    for number in range(count):
+        for partition, first in firsts.items():
+            offset = first + number
+            signer = signers[offset % len(signers)] if signers else None
+            headers = workload.half_headers(partition, offset)
+            body, key = next(bodies[partition]), b"k%d" % offset
+            if signer is not None:
+                headers = signer.half(topics.half, key, body, headers)
+            _put(producer, topics.half, body, key, partition, headers)
+            if has_ops:
+                op = workload.op(partition, offset)
+                headers = op.headers()
+                if signer is not None:
+                    headers = signer.op(topics.op, partition, op.key(), op.value(), headers)
+                _put(producer, topics.op, op.value(), op.key(), partition, headers)
+        if number % POLL_EVERY == 0:
+            producer.poll(0)
+    if producer.flush(FLUSH_TIMEOUT_S) or failures:
+        raise BrokerError(
+            f"The benchmark's records were not stored: {(failures or ['no answer'])[0]}.",
+            remedy="Check the brokers' logs and the disk.",
+        )
+
+
+def ends_of(connection: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the next offset of each partition."""
+    consumer = Consumer({**connection, "group.id": "checkback-bench"})
+    try:
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), 30.0)[1]
+            for number in partitions
+        }
+    finally:
+        consumer.close()
+
+
+def _put(
+    producer: Producer, topic: str, value: bytes, key: bytes, partition: int, headers: object
+) -> None:
+    produce = cast("Callable[..., None]", producer.produce)
+    while True:
+        try:
+            produce(topic, value, key, partition, headers=cast("SentHeaders", headers))
+        except BufferError:
+            producer.poll(0.05)
+        else:
+            return

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.runs.load import Load, ends_of, load
 from bench.runs.trial import BenchSetting, Trial
+from bench.runs.workload import ends_of
 from confluent_kafka import Message
 from tests.integration.bad_records import set_topic_config
 
@@ -68,7 +68,7 @@ def test_a_record_that_the_brokers_do_not_take_fails_the_load(trial: Trial) -> N
     large = replace(trial.workload, body_bytes=2_000)
 
     with pytest.raises(BrokerError, match="records were not stored"):
-        load(Load(trial.stage.connection, trial.settings.topics, large, {0: 0}, 1))
+        trial.load(1, workload=large)
 
 
 def test_ticks_are_written_only_inside_the_block(trial: Trial, read: Read) -> None:

@@ -14,8 +14,7 @@ from bench.backlog import (
     due_after_s,
     measures_of,
 )
-from bench.measures import BOUNDS, names_of
-from bench.result import Run
+from bench.result import BOUNDS, Run
 
 
 def run(kind: str, number: int, per_s: float, idle_ms: float, mib: float = 0.0) -> Run:
@@ -50,7 +49,7 @@ def test_ten_million_pending_halves_have_a_bound_of_their_own(pending: int, name
     found = measures_of(RUNS, [4.0], pending)
 
     assert found[0].name == name
-    assert {measure.name for measure in found} <= set(names_of("backlog")) <= set(BOUNDS)
+    assert {measure.name for measure in found} <= set(BOUNDS)
 
 
 def line(at_ms: float, **counts: int) -> tuple[float, dict[str, dict[str, int]]]:
@@ -61,10 +60,6 @@ def test_the_storm_comes_after_loading_and_the_quiet_part() -> None:
     options = parse(["backlog", "--pending", f"{4 * TAKEN_UP_PER_S}", "--quiet-seconds", "60"])
 
     assert due_after_s(options) == 4 + 60 + 10 * MARGIN_S
-
-
-def test_a_given_time_comes_before_the_estimate() -> None:
-    assert due_after_s(parse(["backlog", "--due-after-seconds", "15"])) == 15
 
 
 def test_the_storm_is_over_when_the_last_half_was_asked_for() -> None:

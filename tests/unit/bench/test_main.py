@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from bench.__main__ import main, parse
 from bench.pipeline import comparisons_of
-from bench.setting import bench_setting, options_of
+from bench.result import document
+from bench.setting import bench_setting
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
@@ -24,10 +25,10 @@ def called(*arguments: str) -> argparse.Namespace:
 def test_a_smoke_run_is_short_whatever_was_given() -> None:
     options = parse(["latency", "--smoke", "--rate", "7", "--body-bytes", "5"])
 
-    assert options_of(options) == {
+    assert document(options, [], [], {})["options"] == {
         "rate": 50, "seconds": 4, "idle_seconds": 4, "quiet_seconds": 5, "warm_up_seconds": 3,
-        "runs": 1, "seed": 7, "body_bytes": 5, "smoke": True, "settings": [],
-        "embedded_broker": True,
+        "runs": 1, "seed": 7, "body_bytes": 5, "smoke": True, "setting": [],
+        "bootstrap_servers": "",
     }  # fmt: skip
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from bench.runs.batches import MeasuredBatch
-from bench.runs.query import Launch, MonitoredProcess, Query, print_event
+from bench.runs.query import MonitoredProcess, Query
 from bench.runs.trial import BenchSetting, Trial
 
 from checkback.protocol.configuration import Settings
@@ -35,28 +33,18 @@ def trial(tmp_path: Path) -> Trial:
 
 def test_a_query_is_started_with_the_trial_s_settings_and_its_own_event_log(trial: Trial) -> None:
     query = Query(trial, "job", program=["program"], options=["--seed", "7"])
+    query.folder.mkdir()
 
-    launch = query.prepare()
+    command = query.command()
 
     [config] = trial.folder.glob("job/*.toml")
     written = tomllib.loads(config.read_text("utf-8"))
     assert written["topic_prefix"] == "one-"
     assert written["spark"]["spark.ui.enabled"] == "false"
     assert written["spark"]["spark.eventLog.dir"] == (trial.folder / "job" / "events").as_uri()
-    assert list(launch.command)[:1] == ["program"]
-    assert str(config) in launch.command
-    assert list(launch.command)[-2:] == ["--seed", "7"]
-    assert launch.broker_pid == 123
-
-
-def test_settings_in_the_environment_do_not_reach_the_query(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CHECKBACK_CHECK_MAX", "3")
-
-    launch = Query(trial, "job").prepare()
-
-    assert "CHECKBACK_CHECK_MAX" not in launch.environment
+    assert command[0] == "program"
+    assert str(config) in command
+    assert list(command)[-2:] == ["--seed", "7"]
 
 
 def test_counts_are_the_sums_of_the_progress_lines(trial: Trial) -> None:
@@ -65,13 +53,6 @@ def test_counts_are_the_sums_of_the_progress_lines(trial: Trial) -> None:
 
         assert query.counts() == {"finals": 5, "checks": 1}
         assert query.batches() == []
-
-
-def test_what_a_query_tells_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    print_event({"event": "started", "pid": 1})
-
-    [line] = capsys.readouterr().out.splitlines()
-    assert json.loads(line) == {"event": "started", "pid": 1}
 
 
 UNTIL_SIGTERM = """
@@ -89,20 +70,17 @@ FAILING = "import sys; print('the disk is full', file=sys.stderr); sys.exit(3)"
 class Script(MonitoredProcess):
     """A Python program whose batches are those that a test gives it."""
 
-    folder: Path
     text: str
 
-    def prepare(self) -> Launch:
-        command = [sys.executable, "-c", self.text]
-        log = self.folder / "errors.log"
-        return Launch("script", command, log, dict(os.environ))
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", self.text]
 
     def batches(self) -> list[MeasuredBatch]:
         return [MeasuredBatch(number, 0, 10, rows=4) for number in range(len(self.notices))]
 
 
-def test_a_process_that_is_stopped_has_said_everything(tmp_path: Path) -> None:
-    with Script(tmp_path, UNTIL_SIGTERM) as script:
+def test_a_process_that_is_stopped_has_said_everything(trial: Trial) -> None:
+    with Script(trial, "script", UNTIL_SIGTERM) as script:
         script.wait_until(lambda: bool(script.notices), 30)
         assert [notice.event for _, notice in script.notices] == ["started"]
         script.stop()
@@ -111,35 +89,35 @@ def test_a_process_that_is_stopped_has_said_everything(tmp_path: Path) -> None:
     assert all(at_ms >= script.launched_ms for at_ms, _ in script.notices)
 
 
-def test_rows_of_all_batches_are_waited_for(tmp_path: Path) -> None:
-    with Script(tmp_path, UNTIL_SIGTERM) as script:
-        assert len(script.wait_for_rows(4, 30)) == 1
+def test_rows_of_all_batches_are_waited_for(trial: Trial) -> None:
+    with Script(trial, "script", UNTIL_SIGTERM) as script:
+        script.wait_for_rows(4, 30)
+        assert len(script.batches()) == 1
         with pytest.raises(OperationalError, match="too little progress within 0 s"):
             script.wait_for_rows(5, 0.2)
 
 
-def test_a_process_that_ends_by_itself_is_a_failure_with_what_it_said(tmp_path: Path) -> None:
+def test_a_process_that_ends_by_itself_is_a_failure_with_what_it_said(trial: Trial) -> None:
     with (
-        Script(tmp_path, FAILING) as script,
+        Script(trial, "script", FAILING) as script,
         pytest.raises(OperationalError, match=r"The run script ended by itself\. the disk is full"),
     ):
         script.wait_until(lambda: False, 30)
 
 
-def test_a_process_that_fails_while_it_stops_is_a_failure(tmp_path: Path) -> None:
+def test_a_process_that_fails_while_it_stops_is_a_failure(trial: Trial) -> None:
     failing = UNTIL_SIGTERM + "sys.exit(4)"
-    with Script(tmp_path, failing) as script:
+    with Script(trial, "script", failing) as script:
         script.wait_until(lambda: bool(script.notices), 30)
         with pytest.raises(OperationalError, match="ended with exit code 4"):
             script.stop()
 
 
-def test_no_process_is_left_where_the_block_fails(tmp_path: Path) -> None:
+def test_no_process_is_left_where_the_block_fails(trial: Trial) -> None:
     with (
         pytest.raises(OperationalError, match="too little progress"),
-        Script(tmp_path, UNTIL_SIGTERM) as script,
+        Script(trial, "script", UNTIL_SIGTERM) as script,
     ):
         script.wait_until(lambda: False, 0)
 
-    assert script._child is not None
     assert not script._child.is_alive

@@ -11,10 +11,10 @@ import threading
 import pytest
 from bench.runs.samples import (
     PROC,
-    CpuSample,
+    PYTHON_KINDS,
     Process,
     ProcessWatch,
-    SpeedWatch,
+    Sample,
     all_processes,
     descendants,
     kind_of,
@@ -56,7 +56,7 @@ def test_a_child_is_found_with_its_parent_and_what_it_used() -> None:
     )
     assert child.stdout is not None
     child.stdout.readline()
-    found = {one.pid: one for one in all_processes()}[child.pid]
+    found = {process.pid: process for process in all_processes()}[child.pid]
     child.communicate(b"\n")
 
     assert found.parent == os.getpid()
@@ -81,22 +81,22 @@ def test_a_process_is_watched_on_when_its_parent_has_ended() -> None:
     assert parent.stdout is not None
     orphan = int(parent.stdout.readline())
     try:
-        watch = ProcessWatch([parent.pid])
-        watch.look()
+        watch = ProcessWatch(parent.pid)
+        watch.sample()
         parent.communicate(b"\n")
-        watch.look()
+        watch.sample()
     finally:
         os.kill(orphan, signal.SIGKILL)
 
-    assert watch.rss_bytes[-1][1]["driver"] > 0
+    assert watch.samples[-1].rss_bytes["driver"] > 0
 
 
-def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
-    watch = ProcessWatch(())
+def test_processor_time_of_a_span_lies_between_the_samples_around_it() -> None:
+    watch = ProcessWatch(0)
     watch.samples = [
-        CpuSample(1_000, {"jvm": 1.0}),
-        CpuSample(2_000, {"jvm": 3.0, "sink": 1.0}),
-        CpuSample(3_000, {"jvm": 4.0, "sink": 2.0}),
+        Sample(1_000, {"jvm": 1.0}, {}, 0),
+        Sample(2_000, {"jvm": 3.0, "sink": 1.0}, {}, 0),
+        Sample(3_000, {"jvm": 4.0, "sink": 2.0}, {}, 0),
     ]
 
     assert watch.cpu_s_between(1_500, 3_000) == {"jvm": 2.0, "sink": 1.5}
@@ -104,12 +104,15 @@ def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
 
 
 def test_memory_is_that_of_the_largest_process_in_the_span() -> None:
-    watch = ProcessWatch(())
+    watch = ProcessWatch(0)
     mib = 1024 * 1024
-    watch.rss_bytes = [(1.0, {"sink": 90 * mib}), (2.0, {"python_worker": 70 * mib})]
+    watch.samples = [
+        Sample(1.0, {}, {"sink": 90 * mib}, 0),
+        Sample(2.0, {}, {"python_worker": 70 * mib}, 0),
+    ]
 
-    assert watch.python_mib_max() == 90
-    assert watch.python_mib_max(1.5, 3.0) == 70
+    assert watch.rss_mib_max(PYTHON_KINDS) == 90
+    assert watch.rss_mib_max(PYTHON_KINDS, 1.5, 3.0) == 70
 
 
 def test_a_function_is_called_until_the_block_ends() -> None:
@@ -121,10 +124,11 @@ def test_a_function_is_called_until_the_block_ends() -> None:
 
 
 def test_the_machine_s_speed_is_the_median_of_the_span() -> None:
-    watch = SpeedWatch()
-    watch.look()
-    assert watch.samples[0][1] > 0
-    watch.samples = [(1.0, 900.0), (2.0, 400.0), (3.0, 500.0), (4.0, 420.0), (5.0, 10.0)]
+    watch = ProcessWatch(0)
+    watch.sample()
+    assert watch.samples[0].work_us > 0
+    took = [(1.0, 900.0), (2.0, 400.0), (3.0, 500.0), (4.0, 420.0), (5.0, 10.0)]
+    watch.samples = [Sample(at_ms, {}, {}, work_us) for at_ms, work_us in took]
 
     assert watch.work_us_between(2, 4) == 420
     assert watch.work_us_between(6, 7) == 0
