@@ -121,12 +121,7 @@ def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
 
 
 def decision_text(decision: AccessDecision, assumed: str) -> str:
-    """Return the steps and the decision for people.
-
-    Args:
-        decision: with its steps.
-        assumed: what the signature was taken for.
-    """
+    """Return the steps and the decision for people."""
     rows = [
         (f"{number}.", step.rule, step.outcome.value, step.says)
         for number, step in enumerate(decision.steps, 1)

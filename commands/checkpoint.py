@@ -54,11 +54,7 @@ def inspect(settings: Settings, output: CommandOutput) -> None:
 
 
 def inspection_text(data: dict[str, Any]) -> str:
-    """Return what a checkpoint holds for people, none wider than the terminal.
-
-    Args:
-        data: of the inspection.
-    """
+    """Return what a checkpoint holds for people, none wider than the terminal."""
     oldest, at = data["oldest_pending_ms"], data["committed_at_ms"]
     facts = [
         ("application", data["application_id"]),
@@ -81,11 +77,7 @@ def inspection_text(data: dict[str, Any]) -> str:
 
 
 def problem_line(problem: Mapping[str, str]) -> str:
-    """Return one of a checkpoint's problems for people, with what to do about it.
-
-    Args:
-        problem: as data; its file is empty where it has none.
-    """
+    """Return one of a checkpoint's problems for people, with what to do about it."""
     at = f"{problem['code']} {problem['file']}".rstrip()
     return f"{at}: {problem['says']} {problem['remedy']}"
 
@@ -131,12 +123,7 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
 
 
 def verification_text(path: str, found: Verification) -> str:
-    """Return what was found for people, none wider than the terminal.
-
-    Args:
-        path: the checkpoint.
-        found: what was found in it.
-    """
+    """Return what was found for people, none wider than the terminal."""
     batches = [
         ("planned", found.planned_batch),
         ("committed", found.committed_batch),

@@ -45,12 +45,7 @@ def command(settings: Settings, output: CommandOutput) -> int:
 
 
 def findings_text(findings: Sequence[Diagnosis], width: int) -> str:
-    """Return the findings for people, none wider than the terminal: result, check, facts, remedy.
-
-    Args:
-        findings: of all checks.
-        width: the terminal's columns.
-    """
+    """Return the findings for people, folded to the terminal: result, check, facts, remedy."""
     fold = TextWrapper(
         max(40, width), subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
     )

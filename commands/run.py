@@ -69,11 +69,7 @@ def losing_lines(emit: Emit) -> Emit:
 
 @dataclass(slots=True)
 class TerminalLines:
-    """Writes events to a terminal; a line that tells of nothing new takes the place of the last.
-
-    Args:
-        width: returns the terminal's columns.
-    """
+    """Writes events to a terminal; a line that tells of nothing new takes the place of the last."""
 
     width: Callable[[], int] = lambda: shutil.get_terminal_size().columns
     _before: ProgressLine | None = None

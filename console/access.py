@@ -87,12 +87,7 @@ class TooManyFailuresError(Exception):
 
 @dataclass(slots=True)
 class Access:
-    """Tells who is asking.
-
-    Args:
-        rules: what is needed.
-        now_s: a clock that only goes forward.
-    """
+    """Tells who is asking."""
 
     rules: AccessRules
     now_s: Callable[[], float] = time.monotonic
@@ -229,9 +224,6 @@ def _lines_of(path: Path, kind: str) -> list[str]:
 def read_proxy_secret(path: Path) -> str:
     """Return the digest of a proxy's secret.
 
-    Args:
-        path: a file with nothing but the secret.
-
     Raises:
         ConfigurationError: the file can't be read, or the secret is too short.
     """
@@ -240,10 +232,6 @@ def read_proxy_secret(path: Path) -> str:
 
 def proxy_secret_digest(secret: str, source: str) -> str:
     """Return the digest of a proxy's secret.
-
-    Args:
-        secret: the secret.
-        source: where it comes from, for errors.
 
     Raises:
         ConfigurationError: it is too short, or no header can hold it; the error does not show it.
@@ -259,10 +247,6 @@ def proxy_secret_digest(secret: str, source: str) -> str:
 
 def parse_tokens(lines: Iterable[str], source: str) -> dict[str, str]:
     """Return operators' names by the digest of their token.
-
-    Args:
-        lines: as in the file of tokens.
-        source: where they come from, for errors.
 
     Raises:
         ConfigurationError: a line is no name and token; the error does not show the token.

@@ -33,14 +33,7 @@ Facts = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """What an operator wants done.
-
-    Args:
-        target: position of the half, or of the discarded or refused record.
-        choice: one of the action's choices.
-        reason: why; the records keep it.
-        operator: who; the records keep it.
-    """
+    """What an operator wants done."""
 
     target: str
     choice: str
@@ -50,12 +43,7 @@ class ActionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an action would do.
-
-    Args:
-        says: it in one sentence.
-        facts: what it is about.
-    """
+    """What an action would do."""
 
     says: str
     facts: Facts
@@ -67,8 +55,6 @@ class ActionResult:
 
     Args:
         is_as_asked: whether what was asked came true; else it was refused, or is not yet known.
-        says: what happened, in one sentence.
-        facts: what it is about.
         transaction: position of the half to look at next.
     """
 
@@ -97,12 +83,7 @@ class OperatorAction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Commits or rolls back a pending transaction.
-
-    Args:
-        facts: asks Kafka.
-        wait_s: how long to wait for the verdict.
-    """
+    """Commits or rolls back a pending transaction."""
 
     facts: KafkaFacts
     wait_s: float = VERDICT_WAIT_S
@@ -149,11 +130,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Writes a discarded message as a new half.
-
-    Args:
-        facts: asks Kafka.
-    """
+    """Writes a discarded message as a new half."""
 
     facts: KafkaFacts
 
@@ -189,11 +166,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """Sends the final message of a refused record.
-
-    Args:
-        facts: asks Kafka.
-    """
+    """Sends the final message of a refused record."""
 
     facts: KafkaFacts
 
@@ -243,11 +216,6 @@ def all_actions(facts: KafkaFacts) -> dict[str, OperatorAction]:
 
 def parse_request(action: OperatorAction, form: Mapping[str, str], operator: str) -> ActionRequest:
     """Return what a form asks for.
-
-    Args:
-        action: which action the form is for.
-        form: its fields ``target``, ``choice`` and ``reason``.
-        operator: who sent it.
 
     Raises:
         UsageError: a field is missing or wrong.

@@ -40,11 +40,7 @@ SECURITY_HEADERS: Final = {
 
 
 class SecurityHeaders:
-    """Puts SECURITY_HEADERS on every answer, errors and streams too.
-
-    Args:
-        app: the application.
-    """
+    """Puts SECURITY_HEADERS on every answer, errors and streams too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -66,13 +62,7 @@ class SecurityHeaders:
 def new_application(
     console: Console, sampler: FigureSampler | None = None, hosts: Sequence[str] = ("*",)
 ) -> FastAPI:
-    """Return the application.
-
-    Args:
-        console: what it shows and does.
-        sampler: takes snapshots while the application runs.
-        hosts: names under which browsers reach it; a request for another name is refused.
-    """
+    """Return the application."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -15,15 +15,9 @@ class AuditEntry:
     """One attempt.
 
     Args:
-        time_ms: when.
         operator: who, "" if nobody was signed in.
         action: ``sign in``, ``sign out`` or the name of an action.
-        target: what it was about.
-        choice: which choice of the action.
-        reason: why, as the operator wrote it.
         result: ``done``, ``not as wished``, ``refused`` or ``failed``.
-        says: what happened.
-        peer: the address that the request came from.
     """
 
     time_ms: int
@@ -47,9 +41,6 @@ class Audit:
 
     Attempts of strangers are only handed on: if they were kept, they would push out what operators
     did.
-
-    Args:
-        tell: takes every entry at once, for a log that lasts.
     """
 
     tell: Callable[[AuditEntry], None]

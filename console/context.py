@@ -32,14 +32,6 @@ class Console:
     """Everything that the pages show and do.
 
     Args:
-        settings: the pipeline's settings.
-        access: tells who is asking.
-        facts: asks Kafka.
-        pending: what is pending, by the checkpoint.
-        history: the snapshots of the last minutes.
-        actions: what operators do, by name.
-        audit: takes what they did.
-        now_ms: a clock.
         is_secure: whether browsers reach the console by https; cookies are then sent only so.
     """
 
@@ -173,13 +165,7 @@ def part(request: Request, visitor: Visitor, template: str, **context: Any) -> H
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where everything that is shown comes from.
-
-    Args:
-        pending: what is pending, by the checkpoint.
-        facts: asks Kafka.
-        snapshots: reads snapshots.
-    """
+    """Where everything that is shown comes from."""
 
     pending: PendingView
     facts: KafkaFacts
@@ -188,10 +174,6 @@ class Sources:
 
 def open_sources(settings: Settings, metrics_url: str) -> Sources:
     """Return the sources; nothing is read yet.
-
-    Args:
-        settings: the pipeline's settings.
-        metrics_url: the pipeline's metrics endpoint, "" for the one that it announces.
 
     Raises:
         ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker has to
@@ -212,15 +194,7 @@ def new_console(
     *,
     is_secure: bool = False,
 ) -> Console:
-    """Return the console.
-
-    Args:
-        settings: the pipeline's settings.
-        sources: where what it shows comes from.
-        rules: what is needed to look and to act.
-        tell: takes every entry of the audit.
-        is_secure: whether browsers reach it by https.
-    """
+    """Return the console."""
     return Console(
         settings,
         Access(rules),

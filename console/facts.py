@@ -72,13 +72,7 @@ class GroupRow:
 
 @dataclass(slots=True)
 class KafkaFacts:
-    """Asks Kafka; several threads may ask at once.
-
-    Args:
-        settings: brokers and topics.
-        pending: what is pending, by the checkpoint.
-        now_ms: a clock.
-    """
+    """Asks Kafka; several threads may ask at once."""
 
     settings: Settings
     pending: PendingView
@@ -198,9 +192,6 @@ class KafkaFacts:
 
     def refused(self, reason: str = "") -> list[dict[str, Any]]:
         """Return the newest refused records, newest first, without their bodies.
-
-        Args:
-            reason: only records refused for it; "" for all.
 
         Raises:
             BrokerError: the brokers do not answer, or refuse.

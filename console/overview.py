@@ -44,12 +44,7 @@ class Plot:
     """One line over time.
 
     Args:
-        title: what it shows.
-        latest: the newest value as text.
-        unit: what the value counts.
         lines: the line's parts, as the points of SVG polylines; a gap begins a new part.
-        top: the largest value of the axis, as text.
-        span: how much time it shows, as text.
     """
 
     title: str
@@ -76,14 +71,7 @@ class Plot:
 
 
 def plot(title: str, unit: str, points: Sequence[Point], span: str) -> Plot:
-    """Return the plot of a series.
-
-    Args:
-        title: what it shows.
-        unit: what the values count; SECONDS for ages, which are written as durations.
-        points: in the order of time.
-        span: how much time they cover, as text.
-    """
+    """Return the plot of a series."""
     known = [value for _, value in points if value is not None]
     most = max(known, default=0.0)
     is_age = unit == SECONDS
@@ -156,13 +144,7 @@ Samples = Mapping[str, Mapping[tuple[tuple[str, str], ...], float]]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A source that did not answer.
-
-    Args:
-        what: which source.
-        says: why.
-        remedy: what to do.
-    """
+    """A source that did not answer."""
 
     what: str
     says: str
@@ -174,17 +156,9 @@ class Snapshot:
     """What is known at one moment; None where no source says it.
 
     Args:
-        time_ms: when it was read.
-        application_id: name of the deployment.
-        pending: halves without a verdict.
-        oldest_age_ms: age of the oldest of them.
         totals: by event, how often it happened since the job started; none without its metrics.
-        refused: refused records by reason.
         batch_s: seconds that batches took, and how many there were.
-        lag: records that the pipeline has not read.
-        oldest_unread_ms: age of the oldest of them.
         batch_age_ms: age of the last batch, None before the first.
-        missing: sources that did not answer.
     """
 
     time_ms: int
@@ -205,10 +179,7 @@ class SnapshotReader:
     """Reads snapshots.
 
     Args:
-        settings: the pipeline's settings.
-        pending: what is pending by the checkpoint.
         metrics_url: the pipeline's metrics endpoint, "" for the one that it announces.
-        now_ms: a clock.
     """
 
     settings: Settings
@@ -445,13 +416,7 @@ def batch_times_ms(kept: Sequence[Snapshot]) -> list[Point]:
 
 
 class FigureSampler:
-    """Takes a snapshot every INTERVAL_S in a thread of its own.
-
-    Args:
-        reader: reads snapshots.
-        history: takes them.
-        interval_s: time between two.
-    """
+    """Takes a snapshot every INTERVAL_S in a thread of its own."""
 
     def __init__(
         self, reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S

@@ -29,12 +29,7 @@ of a core, one through Hadoop starts a JVM."""
 
 @dataclass(frozen=True, slots=True)
 class PendingFilter:
-    """Chooses pending transactions; an empty field chooses all.
-
-    Args:
-        group: producer group.
-        stored_until_ms: the half was stored at this time or before.
-    """
+    """Chooses pending transactions; an empty field chooses all."""
 
     group: str = ""
     stored_until_ms: int | None = None
@@ -45,8 +40,6 @@ class PendingPage:
     """A page of pending transactions.
 
     Args:
-        rows: by the names of the columns.
-        total: how many the filter chooses.
         batch: the batch whose state was read, None before the first.
     """
 
@@ -61,7 +54,6 @@ class Reading:
 
     Args:
         batch: the last committed one, None before the first.
-        table: its pending halves.
         notes: the rules that decided, from the time of a batch on, the oldest first.
     """
 
@@ -72,14 +64,7 @@ class Reading:
 
 @dataclass(slots=True)
 class PendingView:
-    """What the checkpoint holds; several threads may ask at once.
-
-    Args:
-        settings: names the checkpoint and the brokers.
-        read: reads the checkpoint.
-        open_reader: opens the half topic.
-        clock_s: a clock that is never set.
-    """
+    """What the checkpoint holds; several threads may ask at once."""
 
     settings: Settings
     read: Callable[[Settings, Reading | None], Reading] = lambda *known: read_checkpoint(*known)
@@ -109,12 +94,6 @@ class PendingView:
 
     def page(self, chosen: PendingFilter, sort: str, first: int, most: int) -> PendingPage:
         """Return a page of what is pending; ids, groups and topics come from the half topic.
-
-        Args:
-            chosen: which.
-            sort: one of SORTS.
-            first: how many to leave out.
-            most: how many at most.
 
         Raises:
             UsageError: there is no such order or page.

@@ -16,13 +16,9 @@ class TimelineEntry:
     """One event.
 
     Args:
-        kind: the event's kind.
-        time_ms: when.
         after: how long after the event before, "" for the first.
-        title: what happened.
         who: who said or did it, "" where the pipeline did.
         why: the reason given, "" for none.
-        place: its record.
         link: position of another half that it names, "" for none.
     """
 
@@ -148,13 +144,7 @@ class Waiting(NamedTuple):
 
 
 def waiting(history: TransactionHistory, group: GroupFacts, check_max: int) -> Waiting:
-    """Return what a pending transaction waits for.
-
-    Args:
-        history: its events.
-        group: its producer group.
-        check_max: check requests after which it is discarded.
-    """
+    """Return what a pending transaction waits for."""
     decided = [one for one in history.of_kind("op") if one.facts["says"] != UNKNOWN]
     if decided and not history.of_kind("refused"):
         said = decided[-1].facts["says"]

@@ -36,13 +36,7 @@ class AuditFindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One thing that the audit found wrong.
-
-    Args:
-        kind: what is wrong.
-        order_id: the order; empty if the record has none.
-        text: the facts.
-    """
+    """One thing that the audit found wrong."""
 
     kind: AuditFindingKind
     order_id: str
@@ -54,9 +48,7 @@ class SeenRecord:
     """A record on a topic.
 
     Args:
-        topic: the topic.
         order_id: its key as text, empty if it has none.
-        body: its value.
         note: the reason of a refused record.
     """
 
@@ -71,10 +63,6 @@ class Evidence:
     """All records on the topics, as a reader of committed records sees them.
 
     Args:
-        halves: half messages.
-        finals: records of the real topics.
-        discarded: discarded half messages.
-        refused: refused records.
         check_requests: number of check requests by order id.
         check_answers: number of ops that answer a check request, by order id.
     """
@@ -163,11 +151,6 @@ def _audit_strangers(known: set[str], records: Iterable[SeenRecord]) -> Iterator
 
 def collect_evidence(bootstrap_servers: str, topics: TopicNames, groups: Iterable[str]) -> Evidence:
     """Read everything that the audit needs.
-
-    Args:
-        bootstrap_servers: Kafka's addresses.
-        topics: the names of Checkback's topics.
-        groups: the producer groups.
 
     Raises:
         BrokerError: a topic can't be read.

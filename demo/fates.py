@@ -83,15 +83,7 @@ _CUSTOMERS: Final = ("Asta", "Björn", "Chloé", "Dmitri", "Εὔα", "藤子")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order.
-
-    Args:
-        order_id: also the message's key.
-        fate: its fate.
-        topic: the real topic.
-        body: the message's body.
-        batch: number of the batch that it is sent in.
-    """
+    """One order."""
 
     order_id: str
     fate: Fate
@@ -107,9 +99,6 @@ class Order:
 
 def count_fates(orders: int) -> dict[Fate, int]:
     """Return how many orders get each fate: several of each, most of them committed at once.
-
-    Args:
-        orders: number of all orders.
 
     Raises:
         UsageError: too few to show every fate.
@@ -131,10 +120,6 @@ def plan_orders(orders: int, seed: int) -> list[Order]:
 
     Batches with a kill are placed between ordinary ones. The first batch holds the orders
     that are never answered for; a process of their own sends them.
-
-    Args:
-        orders: how many.
-        seed: decides which order gets which fate, topic and content.
 
     Raises:
         UsageError: too few to show every fate.

@@ -50,13 +50,7 @@ class CardDeclinedError(Exception):
 
 
 class OrderListener(TransactionListener):
-    """Runs the local transaction of an order's fate, and answers checks from the database.
-
-    Args:
-        database: the service's database.
-        die: kills the process; called if a fate demands it.
-        answered: called with each answer to a check.
-    """
+    """Runs the local transaction of an order's fate, and answers checks from the database."""
 
     def __init__(
         self,
@@ -82,12 +76,7 @@ class OrderListener(TransactionListener):
         message: Message,  # noqa: ARG002 - the order holds all of it
         arg: Any,
     ) -> LocalTransactionState:
-        """Do what the order's fate demands.
-
-        Args:
-            message: the half message.
-            arg: the order.
-        """
+        """Do what the order's fate demands."""
         order: Order = arg
         try:
             return self._local[order.fate](order)

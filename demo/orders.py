@@ -42,12 +42,7 @@ class OrderExistsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OrderTruth:
-    """An order and what became of it locally.
-
-    Args:
-        order: the order as planned.
-        status: its status; None if no local transaction wrote one.
-    """
+    """An order and what became of it locally."""
 
     order: Order
     status: OrderStatus | None
@@ -59,11 +54,7 @@ class OrderTruth:
 
 
 class OrderDatabase:
-    """Orders in SQLite; several threads and processes may use it.
-
-    Args:
-        path: the database file.
-    """
+    """Orders in SQLite; several threads and processes may use it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -148,10 +139,6 @@ class OrderDatabase:
 
         The row of a closed order makes a slow local transaction fail, so it can't commit after its
         check was answered with rollback.
-
-        Args:
-            order_id: the order.
-            now_ms: the time of the check, milliseconds since 1970.
         """
         with self.transaction() as connection:
             connection.execute(

@@ -21,17 +21,7 @@ from checkback.demo.orders import OrderTruth
 
 @dataclass(frozen=True, slots=True)
 class FateLine:
-    """One line of the table.
-
-    Args:
-        fate: the fate.
-        orders: number of orders with this fate.
-        committed_locally: how many of them the database holds as paid.
-        check_requests: number of check requests.
-        check_answers: number of answers.
-        finals: number of final messages on the real topics.
-        discarded: number of discarded half messages.
-    """
+    """One line of the table."""
 
     fate: Fate
     orders: int
@@ -47,12 +37,6 @@ class DemoReport:
     """The result of a run.
 
     Args:
-        seed: the seed of the plan.
-        duration_s: duration of the run.
-        kills: how many producer processes were killed.
-        fates: the table.
-        findings: what the audit found wrong; empty if nothing.
-        timeline: the lines of the timeline.
         data_dir: the folder with all files, empty if it was deleted.
     """
 
@@ -190,11 +174,7 @@ class Tally:
         return ", ".join([*said, f"pending {self.pending}"]) if said else ""
 
     def add_answer(self, state: str) -> None:
-        """Add an answer to a check.
-
-        Args:
-            state: name of the LocalTransactionState.
-        """
+        """Add an answer to a check."""
         self._answers[state] += 1
 
     def add_payments(self, settled: int) -> None:
@@ -234,12 +214,7 @@ TEXT_AT: Final = len("1234.5 s  ") + SOURCE_WIDTH + 2
 
 @dataclass(slots=True)
 class Timeline:
-    """Prints and remembers events with the time since the beginning.
-
-    Args:
-        console: the output; it has the last line only if it is a terminal.
-        clock_s: a clock that never goes back, in seconds.
-    """
+    """Prints and remembers events with the time since the beginning."""
 
     console: Console
     clock_s: Callable[[], float] = time.monotonic
@@ -266,12 +241,7 @@ class Timeline:
         return self.clock_s() - self._began_s
 
     def say(self, source: str, text: str) -> None:
-        """Add a line.
-
-        Args:
-            source: the actor, one of SOURCE_STYLES.
-            text: what happened.
-        """
+        """Add a line."""
         at_s = round(self.elapsed_s, 1)
         self.entries.append({"at_s": at_s, "source": source, "text": text})
         first, *further = folded(self.console, text, TEXT_AT)
@@ -293,13 +263,7 @@ class Timeline:
 
 
 def folded(console: Console, text: str, indent: int = 0) -> list[str]:
-    """Return a text as lines that fit the terminal and COLUMNS_MAX; no word is broken.
-
-    Args:
-        console: the output.
-        text: what is said.
-        indent: columns in front of each line.
-    """
+    """Return a text as lines that fit the terminal and COLUMNS_MAX; no word is broken."""
     columns = min(COLUMNS_MAX, console.width) if console.is_terminal else COLUMNS_MAX
     width = max(20, columns - indent)
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]

@@ -40,14 +40,7 @@ PAUSE_BEFORE_RESTART_S: Final = 1.0
 
 @dataclass(slots=True)
 class Demonstration:
-    """One run of the demo, on a running Kafka.
-
-    Args:
-        stage: the settings and files.
-        orders: the orders to send.
-        seed: the seed of the plan, for the report.
-        timeline: shows what happens.
-    """
+    """One run of the demo, on a running Kafka."""
 
     stage: DemoSetting
     orders: list[Order]
@@ -241,12 +234,7 @@ SHORT: Final[Mapping[str, Any]] = {
 
 
 def demo_settings(bootstrap_servers: str, data_dir: Path) -> Settings:
-    """Return the settings of a run.
-
-    Args:
-        bootstrap_servers: the embedded broker's address.
-        data_dir: folder for all files of the run.
-    """
+    """Return the settings of a run."""
     return Settings(
         bootstrap_servers=bootstrap_servers,
         checkpoint=str(data_dir / "checkpoint"),
@@ -256,12 +244,7 @@ def demo_settings(bootstrap_servers: str, data_dir: Path) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class DemoSetting:
-    """One run's settings and files.
-
-    Args:
-        settings: the pipeline's settings.
-        data_dir: folder for all files of the run.
-    """
+    """One run's settings and files."""
 
     settings: Settings
     data_dir: Path

@@ -42,10 +42,6 @@ _REFUSALS: Final = (
 def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[Admin]:
     """Yield an admin client, and translate its errors into Checkback's.
 
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name, as in ``protocol.connection``.
-
     Raises:
         ConfigurationError: bootstrap_servers is missing or no host:port, or a security setting is
             not supported.

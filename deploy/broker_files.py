@@ -29,11 +29,7 @@ class BrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFolder:
-    """The folder of one broker.
-
-    Args:
-        path: the folder with all files of the broker.
-    """
+    """The folder of one broker."""
 
     path: Path
 
@@ -150,14 +146,7 @@ class NodeAddress:
 def server_properties(
     node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties of one node: small, loopback only, no automatic topics.
-
-    Args:
-        node: the node.
-        cluster: all nodes including this one; each is broker and controller.
-        data: folder for its records.
-        own: properties that override these.
-    """
+    """Return the properties of one node: small, loopback only, no automatic topics."""
     listeners = {
         "CLIENT": node.client_port,
         "INTERNAL": node.internal_port,

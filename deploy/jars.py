@@ -47,16 +47,7 @@ BY_CONF: Final = "[conf]/[artifact]-[revision].[ext]"
 
 
 class LockedJar(NamedTuple):
-    """One jar.
-
-    Args:
-        sha256: its checksum.
-        conf: what it is for.
-        file: the file's name.
-        group: who publishes it.
-        artifact: its name there.
-        version: its version.
-    """
+    """One jar."""
 
     sha256: str
     conf: Conf
@@ -193,12 +184,6 @@ def _fetch(folder: Path, conf: Conf) -> None:
 
 def run_ivy(folder: Path, into: Path, confs: Sequence[Conf], places: str = BY_CONF) -> None:
     """Let Ivy fetch the jars of ivy.xml.
-
-    Args:
-        folder: the folder of the jars, where Ivy keeps its cache.
-        into: the folder to put the jars in.
-        confs: which jars.
-        places: where each goes in that folder.
 
     Raises:
         PrerequisiteError: no Java, no pyspark, no network or no room on the disk.

@@ -47,11 +47,6 @@ class Pack:
 def write_pack(folder: Path, confs: Sequence[Conf] = ("spark",), commit: str = "") -> Pack:
     """Write the files to a folder, which is created if it is missing.
 
-    Args:
-        folder: where they go; files of the same names are replaced.
-        confs: whose jars, as in ivy.xml.
-        commit: what a checkout is at, for `--version`.
-
     Raises:
         PrerequisiteError: the folder can't be written, or the jars can't be fetched.
     """

@@ -56,12 +56,7 @@ _ADAPTER: Final = TypeAdapter(Settings)
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings and the source of each.
-
-    Args:
-        settings: the settings in effect.
-        sources: the source by key; each ``kafka.x`` and ``spark.x`` has its own.
-    """
+    """Settings and the source of each."""
 
     settings: Settings
     sources: Mapping[str, Source]
@@ -71,11 +66,6 @@ def load_settings(
     config_path: Path | None, env: Mapping[str, str], flags: Mapping[str, object]
 ) -> Settings:
     """Return the settings in effect.
-
-    Args:
-        config_path: TOML file, None for none.
-        env: the environment.
-        flags: the flags by key; members of families as ``kafka.x`` and ``spark.x``.
 
     Raises:
         ConfigurationError: a key is unknown, a value has the wrong type or is out of bounds, or the

@@ -38,8 +38,6 @@ class TopicDifference:
 
     Args:
         name: ``partitions``, ``replication_factor`` or one of Kafka's topic settings.
-        wanted: the plan's value.
-        found: the broker's value.
     """
 
     name: str
@@ -49,13 +47,7 @@ class TopicDifference:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """The report about one topic.
-
-    Args:
-        name: the topic.
-        created: whether this call created the topic.
-        differences: its differences from the plan.
-    """
+    """The report about one topic."""
 
     name: str
     created: bool
@@ -73,10 +65,6 @@ class FoundTopic:
 
 def create_topics(settings: Settings, real_topics: Sequence[str] = ()) -> list[TopicReport]:
     """Create the topics that are missing, and say where the others differ from their plan.
-
-    Args:
-        settings: brokers, security, names and sizes.
-        real_topics: topics of applications, created with the brokers' defaults.
 
     Raises:
         ConfigurationError: bootstrap_servers or a security setting is not as needed.

@@ -17,12 +17,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 def watch(parent: int, child: int) -> None:
-    """Wait for the parent's end, then end the child with SIGTERM, and later with SIGKILL.
-
-    Args:
-        parent: the process that started this one.
-        child: the process to end.
-    """
+    """Wait for the parent's end, then end the child with SIGTERM, and later with SIGKILL."""
     while os.getppid() == parent:
         time.sleep(POLL_INTERVAL_S)
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -134,11 +134,7 @@ ALERTS: Final = (
 
 
 def rule_document(runbooks: str = "") -> dict[str, Any]:
-    """Return the rules as Prometheus reads them.
-
-    Args:
-        runbooks: the address at which docs/operating/alerts.md is published, "" for none.
-    """
+    """Return the rules as Prometheus reads them."""
     return {"groups": [{"name": "checkback", "rules": [_rule(one, runbooks) for one in ALERTS]}]}
 
 

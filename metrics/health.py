@@ -81,12 +81,7 @@ class Health:
         return self.now_s() - self._batch_s if self._has_written else None
 
     def looked(self, still_s: float, waiting: str) -> None:
-        """Take what a look at the topics found unread.
-
-        Args:
-            still_s: for how long records have waited where nothing is read.
-            waiting: what is unread, in words; "" if nothing is.
-        """
+        """Take what a look at the topics found unread."""
         self._still_s, self._waiting = still_s, waiting
 
     def ending(self) -> None:

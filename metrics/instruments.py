@@ -19,11 +19,7 @@ COUNTED: Final = "checkback_finish_message_latency"
 
 
 class CountedHistogram(Collector):
-    """A histogram that takes counts by bucket instead of single values.
-
-    Args:
-        metric: its row of the table.
-    """
+    """A histogram that takes counts by bucket instead of single values."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -56,11 +52,7 @@ class CountedHistogram(Collector):
 
 
 class Instruments:
-    """What is measured, by the names of the table; may be used from any thread.
-
-    Args:
-        metrics: the rows to keep.
-    """
+    """What is measured, by the names of the table; may be used from any thread."""
 
     def __init__(self, metrics: Iterable[Metric] = PIPELINE) -> None:
         # Else each counter has a second series, of when it was made, which is in no table.

@@ -95,14 +95,7 @@ def write_log_lines(
     stream: TextIO | None = None,
     loggers: Iterable[str] = (LOGGER,),
 ) -> None:
-    """Have loggers write to a stream; a second call changes format and level.
-
-    Args:
-        log_format: "text" or "json".
-        level: one of LEVELS.
-        stream: where to; standard error if not given.
-        loggers: names of the loggers, by default this package's.
-    """
+    """Have loggers write to a stream; a second call changes format and level."""
     for name in loggers:
         logger = logging.getLogger(name)
         logger.setLevel(level)

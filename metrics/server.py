@@ -86,13 +86,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What is answered, as a WSGI application.
-
-    Args:
-        registry: the metrics.
-        health: what probes ask.
-        levels: by logger's name, what sets its level.
-    """
+    """What is answered, as a WSGI application."""
 
     registry: CollectorRegistry
     health: Health
@@ -132,11 +126,6 @@ class Endpoint:
 
 class MetricsServer:
     """The endpoint, answered by threads of its own.
-
-    Args:
-        host: address to listen at.
-        port: port to listen at; 0 takes a free one.
-        endpoint: what is answered.
 
     Raises:
         OSError: the port is taken, or the address is not this machine's.

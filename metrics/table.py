@@ -27,7 +27,6 @@ class Label:
     """A label of a metric.
 
     Args:
-        name: its name.
         values: its values, where they are known beforehand; the series of all of them exist from
             the start, so that a rate sees the first event.
         bound: why it has few values, where they are known only at run time.
@@ -43,11 +42,6 @@ class Metric:
     """One metric.
 
     Args:
-        name: as Prometheus shows it, with the suffix _total where it is a counter.
-        kind: counter, gauge or histogram.
-        unit: what its value counts or measures.
-        help: one sentence.
-        labels: its labels.
         buckets: upper bounds of a histogram's buckets, in its unit, without infinity.
         of_client: whether an application's producer has it, not the pipeline.
     """

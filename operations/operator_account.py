@@ -26,9 +26,6 @@ _SAYS: Final = {
 def require_admin(settings: Settings) -> None:
     """Refuse an operator without an admin account, unless access control is off.
 
-    Args:
-        settings: the account, and where the rules are.
-
     Raises:
         ConfigurationError: the rules can't be read, or have no such admin account.
     """

@@ -99,9 +99,6 @@ _OF_THE_PIPELINE: Final = {
 def require_free_settings(kafka: Mapping[str, str]) -> None:
     """Refuse the settings of Kafka's clients that the pipeline has to decide itself.
 
-    Args:
-        kafka: settings by dotted name.
-
     Raises:
         ConfigurationError: names the key.
     """
@@ -190,11 +187,6 @@ def spark_settings(
 ) -> dict[str, str]:
     """Return the options of Spark's Kafka source: Java's settings with the prefix ``kafka.``.
 
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name.
-        read_text: returns the text of the PEM file of that name.
-
     Raises:
         ConfigurationError: no servers, one that is no host:port, or a security setting that can't
             be honoured.
@@ -206,13 +198,7 @@ def spark_settings(
 def _checked(
     bootstrap_servers: str, kafka: Mapping[str, str], *, has_token: bool = False
 ) -> dict[str, str]:
-    """Return the settings by their common names; refuse those that a client does not support.
-
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name, without a callback.
-        has_token: whether a callback logs in by tokens, which replace name and password.
-    """
+    """Return the settings by their common names; refuse those that a client does not support."""
     if not _servers(bootstrap_servers):
         raise ConfigurationError(
             "bootstrap_servers is not set.",

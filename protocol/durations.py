@@ -19,9 +19,6 @@ _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 def duration_ms(text: str) -> int:
     """Return a duration in milliseconds.
 
-    Args:
-        text: whole numbers with their units, one after the other.
-
     Raises:
         UsageError: the text is not a duration.
     """

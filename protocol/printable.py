@@ -11,12 +11,7 @@ such as the one that begins its codes, those that turn the direction of a text, 
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return a text in which no character commands a terminal: each such one is escaped, as \x1b.
-
-    Args:
-        text: what is to be shown.
-        kept: characters that stay as they are.
-    """
+    r"""Return a text in which no character commands a terminal: each is escaped, as \x1b."""
     if text.isprintable():
         return text
     return "".join(

@@ -87,15 +87,7 @@ RESEND_HEADER_PREFIX: Final = "__checkback.resend."
 
 
 class ActionNames(NamedTuple):
-    """The names of the headers that tell of an operator's action on a record.
-
-    Args:
-        source: says which record the operator acted on: its partition:offset.
-        target: on the note that the action was done, says which record it made.
-        operator: says who did it.
-        reason: says why.
-        time: says when, in milliseconds since 1970.
-    """
+    """The names of the headers that tell of an operator's action on a record."""
 
     source: str
     target: str

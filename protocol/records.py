@@ -119,11 +119,7 @@ class FinalParts:
     headers: Headers
 
     def partition_among(self, partitions: int) -> int | None:
-        """Return the partition it goes to, None where its key decides.
-
-        Args:
-            partitions: how many the real topic has; a wish for another one can't be granted.
-        """
+        """Return the partition it goes to, None where its key decides."""
         wished = self.real_queue_id
         return wished if wished is not None and wished < partitions else None
 
@@ -179,13 +175,6 @@ def check_headers(
 
     It lacks the half's signature, with which a reader could write the half again. A
     TRANSACTION_CHECK_TIMES set by the user is not believed (RocketMQ believes it).
-
-    Args:
-        half: headers of the half.
-        half_partition: where it stands.
-        half_offset: where it stands.
-        check_times: number of the request, from 1 on.
-        check_interval_ms: after which the next request follows, None leaves that out.
     """
     headers = [(name, value or b"") for name, value in half if name not in _NOT_ASKED]
     headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
@@ -220,13 +209,7 @@ _NOT_RESUMED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """Who acts on a record, why and when; the record that comes of it and the note keep this.
-
-    Args:
-        operator: the person's name.
-        reason: why.
-        now_ms: when, in milliseconds since 1970.
-    """
+    """Who acts on a record, why and when; the record that comes of it and the note keep this."""
 
     operator: str
     reason: str
@@ -237,11 +220,6 @@ def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFact
     """Return the headers of a half that begins again with what a discarded record holds.
 
     In protocol order, without position and count: the count begins at zero with the new half.
-
-    Args:
-        discarded: headers of the discarded record.
-        source: partition:offset of that record.
-        facts: who resumes it, why and when.
     """
     found = [(name, value or b"") for name, value in discarded]
     headers = [(name, names.first_value(found, name) or b"") for name in names.HALF_PROTOCOL_ORDER]
@@ -250,13 +228,7 @@ def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFact
 
 
 def action_headers(action: ActionNames, source: str, facts: OperatorFacts) -> Headers:
-    """Return the headers by which a half or a final names the operator's action that made it.
-
-    Args:
-        action: names.RESUME on a half, names.RESEND on a final.
-        source: partition:offset of the record that the operator acted on.
-        facts: who, why and when.
-    """
+    """Return the headers by which a half or a final names the operator's action that made it."""
     return [
         (action.source, source.encode()),
         (action.operator, facts.operator.encode()),
@@ -268,15 +240,7 @@ def action_headers(action: ActionNames, source: str, facts: OperatorFacts) -> He
 def note_headers(
     record: RawHeaders, action: ActionNames, source: str, target: str, facts: OperatorFacts
 ) -> Headers:
-    """Return the headers of the note that an operator acted on a record of the note's topic.
-
-    Args:
-        record: headers of that record.
-        action: names.RESUME on the discarded topic, names.RESEND on the refused topic.
-        source: partition:offset of that record.
-        target: the position of the new half or of the final.
-        facts: who, why and when.
-    """
+    """Return the headers of the note that an operator acted on a record of the note's topic."""
     found = [(name, value or b"") for name, value in record]
     headers = [
         (name, names.first_value(found, name) or b"") for name in (names.PGROUP, names.UNIQ_KEY)

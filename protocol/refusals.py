@@ -214,13 +214,6 @@ def refused_parts(
     If it is too large, whole parts are left out, the first of these that makes it fit: the headers,
     except the short ones of KEPT_HEADERS; the value; both; the key as well. The headers stay
     longest, because they tell what it was.
-
-    Args:
-        record: what is refused.
-        reason: why.
-        origin: where it stands.
-        detail: more about it; its beginning is kept.
-        bytes_max: what the topic takes, None if that does not matter.
     """
     detail = detail[:DETAIL_CHARACTERS_MAX]
     given = [(name, value or b"") for name, value in record.headers or ()]

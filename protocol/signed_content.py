@@ -39,11 +39,6 @@ def signed_tail(access_key: str, born_host: str, born_timestamp_ms: int) -> Head
     """Return the headers that are put behind a record's own before it is signed.
 
     The last, Signature, says when and by whom. The signature itself follows in the same header.
-
-    Args:
-        access_key: the account.
-        born_host: the address that the producer states, empty for none.
-        born_timestamp_ms: the time of the signature, milliseconds since 1970.
     """
     stated = [(names.BORN_HOST, born_host.encode())] if born_host else []
     return [*stated, (names.SIGNATURE, b"%d %s " % (born_timestamp_ms, access_key.encode()))]

@@ -137,9 +137,7 @@ class TopicPlan:
     """What one topic has to be.
 
     Args:
-        name: the topic.
         partitions: how many; None where any number will do.
-        configs: topic settings by Kafka's names, values as Kafka prints them.
         replication_factor: -1 leaves it to the broker.
     """
 

@@ -41,10 +41,6 @@ class AccessControl:
     Args:
         source: where the rules came from.
         version: a hash of the rules with their secrets; equal rules have equal versions.
-        global_white_addresses: from there no permission is needed.
-        accounts: by access key.
-        warnings: what is allowed in the rules and unwise.
-        secrets: those that the rules refer to, as they were found.
         folder: where a secret's file without a leading slash is looked for.
     """
 
@@ -61,11 +57,6 @@ class AccessControl:
         cls, text: str, source: str, read_secret: SecretReader = _without_references
     ) -> AccessControl:
         """Read rules in the format of RocketMQ's plain_acl.yml.
-
-        Args:
-            text: the rules.
-            source: where they came from, for errors.
-            read_secret: reads secrets that the rules refer to.
 
         Raises:
             ConfigurationError: names every mistake with its line.
@@ -113,11 +104,6 @@ class AccessControl:
     def from_text(cls, text: str, source: str, folder: Path) -> AccessControl:
         """Read rules, and the secrets that they refer to.
 
-        Args:
-            text: the rules.
-            source: where they came from, for errors.
-            folder: where a secret's file without a leading slash is looked for.
-
         Raises:
             ConfigurationError: names every mistake with its line.
         """
@@ -139,12 +125,7 @@ class AccessControl:
     def decide(
         self, request: AccessRequest, is_signed_by: Callable[[Account], bool]
     ) -> AccessDecision:
-        """Decide whether a request is allowed; the result lists its steps.
-
-        Args:
-            request: who wants what.
-            is_signed_by: tells whether the request's signature is that account's.
-        """
+        """Decide whether a request is allowed; the result lists its steps."""
         return decide(self.global_white_addresses, self.accounts, request, is_signed_by)
 
 

@@ -48,12 +48,7 @@ def word_of(permission: Permission) -> str:
 
 
 def is_granted(needed: Permission, owned: Permission) -> bool:
-    """Tell whether what is owned allows what is needed, for all 15 x 16 pairs as RocketMQ does.
-
-    Args:
-        needed: one permission; of several bits one that is owned is enough.
-        owned: what the rules give.
-    """
+    """Tell whether what is owned allows what is needed, for all 15 x 16 pairs as RocketMQ does."""
     if owned & Permission.DENY:
         return False
     wanted = Permission.PUB | Permission.SUB if needed & Permission.ANY else needed
@@ -62,12 +57,7 @@ def is_granted(needed: Permission, owned: Permission) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret, and the algorithm that is used with it. Its text never shows it.
-
-    Args:
-        value: the secret.
-        algorithm: what signatures are made with.
-    """
+    """A secret, and the algorithm that is used with it. Its text never shows it."""
 
     value: str = field(repr=False)
     algorithm: SignatureAlgorithm
@@ -78,12 +68,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """A reference to a secret outside the file of rules.
-
-    Args:
-        kind: the environment or a file.
-        name: the name of the variable, or the path of the file.
-    """
+    """A reference to a secret outside the file of rules."""
 
     kind: Literal["env", "file"]
     name: str
@@ -120,11 +105,7 @@ class Account:
     line: int = 0
 
     def has_secret(self, secret: str) -> bool:
-        """Tell whether this is one of the account's secrets.
-
-        Args:
-            secret: the text to compare with.
-        """
+        """Tell whether this is one of the account's secrets."""
         given = secret.encode("utf-8", "replace")
         # All are compared, as above.
         same = [

@@ -50,9 +50,6 @@ class RemoteAddressStrategy:
     """An address pattern that was found right.
 
     Args:
-        pattern: its text.
-        addresses: the single addresses that it names.
-        blocks: the ranges of addresses.
         has_everybody: whether every address matches, and an absent one too.
     """
 

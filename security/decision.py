@@ -38,13 +38,7 @@ class ResourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A permission that a request needs.
-
-    Args:
-        kind: for a topic or a producer group.
-        name: its name.
-        permission: one permission.
-    """
+    """A permission that a request needs."""
 
     kind: ResourceKind
     name: str
@@ -56,10 +50,7 @@ class AccessRequest:
     """Who wants what.
 
     Args:
-        access_key: the account's; empty if none was given.
         address: where from, without a port; empty if it is not known.
-        needs: the permissions; all of them must be there.
-        needs_admin: whether only an admin may do it.
         is_address_proven: whether a connection showed the address; else the sender states it.
     """
 
@@ -93,10 +84,7 @@ class DecisionStep:
     """One rule, and what it said.
 
     Args:
-        rule: its name.
         outcome: the last step's is the decision.
-        says: what was found.
-        denial: why it denies, if it does.
     """
 
     rule: str
@@ -137,15 +125,7 @@ def decide(
     request: AccessRequest,
     is_signed_by: Callable[[Account], bool],
 ) -> AccessDecision:
-    """Decide whether a request is allowed.
-
-    Args:
-        global_white_addresses: from there no permission is needed.
-        accounts: by access key.
-        request: who wants what.
-        is_signed_by: tells whether the request's signature is the account's; asked only if the
-            decision depends on it.
-    """
+    """Decide whether a request is allowed."""
     steps = []
     for step in _steps(global_white_addresses, accounts, request, is_signed_by):
         steps.append(step)

@@ -15,13 +15,7 @@ NAMED_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One place in a file.
-
-    Args:
-        line: its number, from 1.
-        says: what is wrong there.
-        remedy: what to do.
-    """
+    """One place in a file."""
 
     line: int
     says: str
@@ -37,12 +31,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Collects what is found while a file is read.
-
-    Args:
-        mistakes: with one of them the file is refused.
-        warnings: what is allowed and unwise.
-    """
+    """Collects what is found while a file is read."""
 
     mistakes: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)

@@ -36,10 +36,7 @@ class Grant:
     """Rights on one resource. Read and Write include Describe.
 
     Args:
-        resource: what it is on.
         name: its name, or how the names begin.
-        operations: Kafka's names.
-        purpose: what it is for.
         is_prefix: whether it is for all names that begin so.
         is_optional: whether everything works without it, and something is seen later or not at all.
     """
@@ -53,13 +50,7 @@ class Grant:
 
 
 def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
-    """Return what a producer group needs. On the real topics it needs nothing.
-
-    Args:
-        names: the names of Checkback's topics.
-        group: the producer group.
-        real_topics: where its messages go.
-    """
+    """Return what a producer group needs. On the real topics it needs nothing."""
     topic = Resource.TOPIC
     limits = "refuse a message that is too large at once, not after its commit"
     return [
@@ -103,14 +94,7 @@ def pipeline_grants(
     real_topics: Sequence[str],
     groups: Sequence[str] = (),
 ) -> list[Grant]:
-    """Return what the pipeline needs.
-
-    Args:
-        names: the names of Checkback's topics.
-        application_id: the deployment's.
-        real_topics: where final messages go.
-        groups: the producer groups; none: all of them.
-    """
+    """Return what the pipeline needs; without groups, for all producer groups."""
     topic, group_kind = Resource.TOPIC, Resource.GROUP
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
@@ -177,12 +161,6 @@ def operator_grants(
     """Return what the operators' commands and the console need.
 
     The tools for checkpoints write as the pipeline does, and need its rights as well.
-
-    Args:
-        names: the names of Checkback's topics.
-        application_id: the deployment's.
-        real_topics: where final messages go.
-        groups: the producer groups; none: all of them.
     """
     topic = Resource.TOPIC
     seen = (*names.read, names.settled, names.refused, names.discarded)
@@ -235,12 +213,6 @@ def kafka_acls_command(
     grant: Grant, principal: str, bootstrap_servers: str, command_config: str = ""
 ) -> str:
     """Return the command that gives the rights.
-
-    Args:
-        grant: the rights.
-        principal: Kafka's name of who gets them, like ``User:orders``.
-        bootstrap_servers: host:port; empty leaves a shell variable.
-        command_config: the file with the login of who may grant; empty for none.
 
     Raises:
         ConfigurationError: the principal has no type.

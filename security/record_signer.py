@@ -51,26 +51,11 @@ class RecordSigner:
             object.__setattr__(self, "born_host", _in_full(self.born_host))
 
     def half(self, topic: str, key: bytes | None, body: bytes | None, headers: Headers) -> Headers:
-        """Return the headers of a half message, signed.
-
-        Args:
-            topic: the half topic.
-            key: the record's key.
-            body: the record's value.
-            headers: the record's, without a signature.
-        """
+        """Return the headers of a half message, signed."""
         return self._signed(topic, None, key, body, headers)
 
     def op(self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
-        """Return the headers of an op, signed.
-
-        Args:
-            topic: the op topic.
-            partition: of the half, and of the op.
-            key: the record's key.
-            value: the record's value.
-            headers: the record's, without a signature.
-        """
+        """Return the headers of an op, signed."""
         return self._signed(topic, partition, key, value, headers)
 
     def headers_bytes_max(self) -> int:

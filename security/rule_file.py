@@ -48,25 +48,14 @@ _WHITE_REMEDY: Final = "Leave it empty: Kafka's records do not prove where they 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What a file of rules says.
-
-    Args:
-        global_white_addresses: from there no permission is needed.
-        accounts: by access key, in the file's order.
-    """
+    """What a file of rules says."""
 
     global_white_addresses: tuple[RemoteAddressStrategy, ...]
     accounts: Mapping[str, Account]
 
 
 def read_rules(text: str, read_secret: SecretReader, findings: Findings) -> RuleFile:
-    """Read a file of rules; note everything that is wrong in it.
-
-    Args:
-        text: the file.
-        read_secret: reads secrets that the file refers to.
-        findings: gets mistakes and warnings; with a mistake the result is not complete.
-    """
+    """Read a file of rules; note everything that is wrong in it."""
     root = compose(text, findings)
     if root is None:
         if not findings.mistakes:
@@ -122,13 +111,7 @@ def _accounts(
 
 
 def _judge_secrets(account: Account, owners: dict[str, Account], findings: Findings) -> None:
-    """Note secrets that anybody can guess, and secrets that two accounts share.
-
-    Args:
-        account: whose.
-        owners: of the secrets before, by secret; gets those of the account.
-        findings: gets mistakes and warnings.
-    """
+    """Note secrets that anybody can guess, and secrets that two accounts share."""
     for value in {one.value: None for one in account.secrets}:
         if value == account.access_key:
             says = "The secret is the accessKey, which every record shows."

@@ -47,15 +47,7 @@ def secrets_in(
     read_secret: SecretReader,
     findings: Findings,
 ) -> tuple[Secret, ...]:
-    """Return an account's secrets; note what is wrong with them, without showing one.
-
-    Args:
-        node: the value of ``secretKey``.
-        line: the account's, for an account without a secret.
-        algorithm: the account's, for secrets that name none.
-        read_secret: reads secrets that are referred to.
-        findings: gets mistakes and warnings.
-    """
+    """Return an account's secrets; note what is wrong with them, without showing one."""
     if node is None or is_null(node):
         findings.mistake(line, "The account has no secretKey.", _REFERENCE)
         return ()

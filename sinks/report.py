@@ -20,9 +20,6 @@ class PageStatus:
     """What is pending in a page after a batch.
 
     Args:
-        partition: half partition.
-        page: number of the page.
-        pending: halves without a verdict.
         oldest_ms: store time of the oldest of them, -1 where there is none.
         overdue: how many of the pending halves are due for a check request and wait for their turn.
         wake_at_ms: the first batch after this time calls the page; None if it keeps nothing.
@@ -43,7 +40,6 @@ class BatchReport:
     """Counts of one state partition and batch.
 
     Args:
-        state_partition: number of the state partition.
         counts: by the lower-case names of state.Counter, and the sink's own: finals,
             finals_refused, halves_lost, native_fallbacks.
         asked_groups: groups that were sent check requests, with the number of requests.
@@ -51,7 +47,6 @@ class BatchReport:
         refused: by the name of the reason, how many records were written to the refused topic.
         discarded: by why (check_limit, expired), how many halves went to the discarded topic.
         finished: how many halves got a commit or rollback at which age, as Outcome has it.
-        pages: the status of every page that the batch touched.
         skipped: whether an earlier try of the batch had already written everything.
         refused_groups: the producer groups that most refused records name, with the number of
             records.

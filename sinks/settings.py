@@ -15,10 +15,8 @@ class SinkSettings:
     """Settings of the exactly-once Kafka sink.
 
     Args:
-        pipeline: the pipeline's settings.
         query_id: Spark's id of the query; it comes from the checkpoint and survives restarts, so
             a new checkpoint never meets the markers of an old one.
-        connection: librdkafka settings that reach the brokers, secrets included.
         transaction_timeout_ms: after which the broker aborts an abandoned transaction.
         epoch: number of the job's epoch; see sinks.kafka.epoch.
         processes: how many sink processes an executor has; None: one for each core of its host.

@@ -35,13 +35,7 @@ ERROR_CHARACTERS: Final = 10_000
 def pipeline_command(
     config: Path, program: Sequence[str] = RUN, options: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command line of a pipeline.
-
-    Args:
-        config: the pipeline's configuration file.
-        program: the command to run; for example another query that takes the same options.
-        options: further options.
-    """
+    """Return the command line of a pipeline."""
     return [*program, "--config", str(config), "--output", "json", *options]
 
 
@@ -101,10 +95,6 @@ class PipelineProcess:
 
     def wait_for(self, event: str, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Wait for the next line with this event, and return it.
-
-        Args:
-            event: "started", "progress" or "stopped".
-            timeout_s: how long to wait.
 
         Raises:
             OperationalError: the process ended before, or the line did not come in time.

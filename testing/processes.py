@@ -36,15 +36,7 @@ class Notice:
 
 
 class Child:
-    """A process that reports as JSON lines on its standard output.
-
-    Args:
-        name: the source in its notices.
-        command: the command to run.
-        log: file to append its standard error to.
-        inbox: queue for the notices.
-        environment: the process's whole environment.
-    """
+    """A process that reports as JSON lines on its standard output."""
 
     def __init__(
         self,

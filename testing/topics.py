@@ -47,12 +47,6 @@ def create_plain_topics(
 ) -> None:
     """Create the missing topics of an application.
 
-    Args:
-        settings: brokers and security.
-        names: the topics' names.
-        partitions: number of partitions of each.
-        configs: Kafka's topic settings.
-
     Raises:
         BrokerError: Kafka can't be reached, or refuses.
     """
@@ -84,11 +78,6 @@ def read_topic(
     connection: Mapping[str, Any], topic: str, isolation: str = "read_committed"
 ) -> list[Message]:
     """Return the records that a consumer of a topic sees now, partition by partition in any order.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topic: an existing topic.
-        isolation: "read_committed", or "read_uncommitted".
 
     Raises:
         BrokerError: the topic does not exist, or is not read to its end in time.
@@ -135,9 +124,7 @@ class Topics:
     """Checkback's topics on a broker, under a prefix of their own.
 
     Args:
-        bootstrap_servers: the broker.
         prefix: prefix of their names; no other test uses it.
-        half_partitions: number of partitions of the half and op topics.
         kafka: ``kafka.*`` settings of every client, for a broker with TLS or passwords.
     """
 
@@ -158,12 +145,7 @@ class Topics:
         return {**Settings(bootstrap_servers=self.bootstrap_servers, kafka=self.kafka).connection()}
 
     def settings(self, checkpoint: Path | str = "", **changes: Any) -> Settings:
-        """Return a pipeline's settings, with intervals short enough for a test.
-
-        Args:
-            checkpoint: the checkpoint's folder.
-            changes: changed settings by name.
-        """
+        """Return a pipeline's settings, with intervals short enough for a test."""
         own: dict[str, Any] = {
             **SMALL,
             "bootstrap_servers": self.bootstrap_servers,
@@ -181,12 +163,6 @@ class Topics:
         groups: Sequence[str] = (),
     ) -> None:
         """Create the missing topics of Checkback and of an application.
-
-        Args:
-            settings: settings with the topics' sizes; default: those of `settings()`.
-            real: real topics, created with two partitions.
-            groups: producer groups whose check topics are created, too; else a producer creates
-                them.
 
         Raises:
             BrokerError: Kafka can't be reached, or refuses.

@@ -38,10 +38,6 @@ def jars_to_list(jars: Iterable[LockedJar]) -> dict[LockedJar, list[Conf]]:
 def with_jars(sbom: str, jars: Iterable[LockedJar]) -> str:
     """Return an SBOM with jars in it.
 
-    Args:
-        sbom: CycloneDX, as JSON.
-        jars: of the lock.
-
     Raises:
         ValueError: what came out does not fit CycloneDX's schema.
     """

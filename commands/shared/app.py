@@ -22,12 +22,7 @@ from checkback.protocol.errors import CheckbackError
 
 
 class Noun(NamedTuple):
-    """One command of the top level.
-
-    Args:
-        module: the module that has it as ``command``.
-        summary: its line in the top level's help.
-    """
+    """One command of the top level."""
 
     module: str
     summary: str
@@ -59,11 +54,7 @@ NOUNS: Final[dict[str, Noun]] = {
 
 
 class LazyGroup(click.Group):
-    """The top level; it imports a noun's module when the noun is run.
-
-    Args:
-        nouns: the nouns by name.
-    """
+    """The top level; it imports a noun's module when the noun is run."""
 
     def __init__(self, nouns: Mapping[str, Noun]) -> None:
         super().__init__(

@@ -55,22 +55,12 @@ _REJECTED_SETTING: Final = re.compile(r'(?:property:? "|`)([\w.]+)["`]')
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
-    """Return whether the raw arguments choose JSON: an error may come before click reads them.
-
-    Args:
-        arguments: the command line without the program's name.
-    """
+    """Return whether the raw arguments choose JSON: an error may come before click reads them."""
     return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def error_document(error: CheckbackError, *, kind: str = "", exit_code: int | None = None) -> str:
-    """Return the JSON object ``{"error": ...}``.
-
-    Args:
-        error: what happened.
-        kind: instead of the name of the error's class.
-        exit_code: instead of the one of the error's class.
-    """
+    """Return the JSON object ``{"error": ...}``."""
     document = {
         "kind": kind or type(error).__name__,
         "message": error.message,

@@ -34,11 +34,7 @@ R = TypeVar("R")
 
 @dataclass
 class CommandOutput:
-    """Prints a command's result.
-
-    Args:
-        as_json: print one JSON document for programs; else text for people.
-    """
+    """Prints a command's result."""
 
     as_json: bool = False
 
@@ -135,10 +131,6 @@ def table_text(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
     Where a row is wider than the terminal, each row is a block with a line for each cell, so that
     none is broken: people copy ids. Without a terminal each row is one line.
-
-    Args:
-        headings: of the columns.
-        rows: their cells.
     """
     columns = terminal_columns()
     cells = [[printable(str(cell).replace("\n", " ")) for cell in row] for row in rows]
@@ -160,14 +152,7 @@ def table_text(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 def list_text(
     headings: Sequence[str], rows: Sequence[Sequence[object]], nothing: str, *, is_filtered: bool
 ) -> str:
-    """Return a table for the terminal; without rows, a sentence.
-
-    Args:
-        headings: of the columns.
-        rows: their cells.
-        nothing: the sentence where no filter was given.
-        is_filtered: whether filters may have left rows out.
-    """
+    """Return a table for the terminal; without rows, a sentence."""
     if rows:
         return table_text(headings, rows)
     return "Nothing matches." if is_filtered else nothing

@@ -25,10 +25,8 @@ class StateFigures:
     """Figures of one state partition.
 
     Args:
-        state_partition: its number.
         pages: number of pages, one state row each.
         page_bytes: size of the pages before Spark compresses them.
-        pending: number of halves without a verdict.
         oldest_ms: store time of the oldest pending half, None if none is pending.
     """
 
@@ -44,8 +42,6 @@ class Inspection:
     """What a checkpoint holds.
 
     Args:
-        found: batches, owner and problems.
-        positions: how far each partition of the half and op topics has been read.
         state: figures of each state partition, none before the first committed batch.
         file_bytes: size of the state files by state partition.
         markers: next batch by state partition.

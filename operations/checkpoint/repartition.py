@@ -58,9 +58,6 @@ class RepartitionPlan:
     """The work of a repartition.
 
     Args:
-        before: number of state partitions now.
-        after: wanted number of state partitions.
-        step: the step to begin with.
         dropped: the planned batch that has not begun, whose plan is dropped; None if there is none.
     """
 
@@ -75,11 +72,8 @@ class Repartitioned:
     """The result of a repartition.
 
     Args:
-        before: number of state partitions before.
-        after: state partitions now.
         batch_id: the batch without data that holds the new state.
         dropped_batch: the batch that was planned but not begun, and will be planned again; or None.
-        settled_partitions_added: number of partitions added to the settled topic.
     """
 
     before: int
@@ -97,12 +91,6 @@ def repartition(
     settings: Settings, spark: SparkSession, store: CheckpointStore, partitions: int
 ) -> Repartitioned:
     """Change a checkpoint's number of state partitions.
-
-    Args:
-        settings: the pipeline's.
-        spark: rewrites the state.
-        store: the checkpoint; its job has ended.
-        partitions: how many.
 
     Raises:
         UsageError: it has that number already.
@@ -189,10 +177,6 @@ def require_stopped(store: CheckpointStore, settings: Settings) -> None:
 
     On this machine's disks its lock tells. Elsewhere only a batch that it makes meanwhile does, and
     an idle pipeline makes few. A caller that must be sure begins an epoch as well.
-
-    Args:
-        store: the checkpoint.
-        settings: the pipeline's; the trigger interval decides how long to watch.
 
     Raises:
         CheckpointError: one runs.

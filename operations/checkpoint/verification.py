@@ -19,8 +19,6 @@ class Problem:
     Args:
         code: its kind: missing, torn, hole, state, partitions, marker-missing, marker-ahead.
         file: the file, relative to the checkpoint; for a marker, the consumer group.
-        says: what is wrong.
-        remedy: what to do.
     """
 
     code: str
@@ -42,7 +40,6 @@ class Verification:
         whole_batch: the highest committed batch from which the job can continue, because its plan,
             its commit and the state of every partition are readable; None if there is none.
         markers: next batch by state partition, if the markers were read.
-        problems: everything that is wrong, files first.
         ledger_batch: last batch with rows in the ledger; None if there is none or nobody asked.
         is_running: whether a pipeline runs over it; None if that can't be told.
     """

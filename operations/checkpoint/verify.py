@@ -120,13 +120,7 @@ def _places(found: Verification) -> set[tuple[str, str]]:
 
 
 def compare_markers(found: Verification, markers: Mapping[int, int], group: str) -> Verification:
-    """Return the verification with the markers, and with a problem for each contradiction.
-
-    Args:
-        found: what `verify` returned.
-        markers: next batch by state partition, for the partitions that have one.
-        group: the consumer group that holds them.
-    """
+    """Return the verification with the markers, and with a problem for each contradiction."""
     own = {number: at for number, at in markers.items() if number < (found.state_partitions or 0)}
     problems = [
         *_missing_markers(found, own, group),

@@ -43,9 +43,6 @@ Findings = Iterator[Diagnosis]
 class BrokerChecks:
     """Looks at brokers, topics and rights.
 
-    Args:
-        settings: the pipeline's settings.
-
     Raises:
         ConfigurationError: no brokers are named, or a security setting is not supported.
     """
@@ -163,12 +160,7 @@ def _allowed(answer: Any) -> list[str]:
 
 
 def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
-    """Count why records were refused, as the pipeline says; those sent again do not count.
-
-    Args:
-        records: of the refused topic.
-        most: no more refused records than this many are counted.
-    """
+    """Count why records were refused, as the pipeline says; those sent again do not count."""
     left: dict[str, str] = {}
     for record in records:
         reason = refusal_facts(record.headers).facts.get("reason")

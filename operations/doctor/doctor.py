@@ -68,10 +68,6 @@ Clock = Callable[[], int]
 class Doctor:
     """Runs the checks.
 
-    Args:
-        settings: the pipeline's settings.
-        now_ms: this machine's clock.
-
     Raises:
         ConfigurationError: no brokers are named, or a security setting is not supported.
         KafkaException: librdkafka rejects a setting.

@@ -33,14 +33,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The finding of one check.
-
-    Args:
-        check: what was checked.
-        result: whether it is as needed.
-        says: the facts.
-        remedy: what to do, "" if nothing.
-    """
+    """The finding of one check."""
 
     check: str
     result: Result
@@ -51,13 +44,7 @@ class Diagnosis:
 def judge_topics(
     plans: Sequence[TopicPlan], found: Mapping[str, FoundTopic], names: TopicNames
 ) -> list[Diagnosis]:
-    """Return one finding per topic.
-
-    Args:
-        plans: what each topic should be.
-        found: the topics that exist.
-        names: the topics' names.
-    """
+    """Return one finding per topic."""
     findings = [_judge_topic(plan, found.get(plan.name), names) for plan in plans]
     half = found.get(names.half)
     for topic in names.read[1:]:
@@ -96,13 +83,7 @@ def _is_too_narrow(one: TopicDifference) -> bool:
 
 
 def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Diagnosis:
-    """Return whether halves are kept for as long as they may be pending.
-
-    Args:
-        settings: the names of the topics.
-        half: the half topic.
-        window_ms: how long a half may be pending.
-    """
+    """Return whether halves are kept for as long as they may be pending."""
     if not half.configs:
         says = "this user may not see how long halves are kept"
         remedy = f"Grant DESCRIBECONFIGS on {settings.topics.half}."
@@ -117,13 +98,7 @@ def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Dia
 
 
 def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosis:
-    """Return how many records were refused in the last day, and why.
-
-    Args:
-        reasons: their number by the name of the reason, without those that were sent again.
-        topic: the refused topic.
-        most: no more than this many were counted.
-    """
+    """Return how many records were refused in the last day, and why."""
     number = sum(reasons.values())
     if not number:
         return Diagnosis("refused records", Result.OK, "none in the last day, or all sent again")
@@ -136,12 +111,7 @@ def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosi
 
 
 def judge_replicas(short: Mapping[str, str], ours: Collection[str]) -> Diagnosis:
-    """Return which topics take nothing because replicas are missing.
-
-    Args:
-        short: what each lacks, by topic.
-        ours: the pipeline's own topics, without which it ends.
-    """
+    """Return which topics take nothing because replicas are missing."""
     if not short:
         return Diagnosis("replicas", Result.OK, "every topic has those that it needs")
     own_first = sorted(short, key=lambda topic: (topic not in ours, topic))
@@ -177,13 +147,7 @@ def judge_share_groups(levels: Mapping[str, str], bootstrap_servers: str) -> lis
 
 
 def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:
-    """Return how much the brokers' clock and this machine's differ.
-
-    Args:
-        before_ms: this machine's clock before it sent a record.
-        appended_ms: the broker's clock when it appended the record.
-        after_ms: this machine's clock when the answer came.
-    """
+    """Return how much the brokers' clock and this machine's differ."""
     ahead_ms = max(appended_ms - after_ms, before_ms - appended_ms, 0)
     if ahead_ms <= SKEW_WARNING_MS:
         return Diagnosis(
@@ -197,14 +161,7 @@ def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:
 
 
 def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -> Diagnosis:
-    """Return whether this user may do what the pipeline has to do.
-
-    Args:
-        what: the resource.
-        needed: the needed operations, by Kafka's names.
-        allowed: the allowed operations, as the brokers report them; all of them without
-            authorization.
-    """
+    """Return whether this user may do what the pipeline has to do."""
     missing = sorted(set(needed) - set(allowed)) if "ALL" not in allowed else []
     check = f"rights on {what}"
     if missing:
@@ -219,9 +176,6 @@ class GroupFacts:
 
     Args:
         name: its name, "" if the halves are gone from their topic.
-        pending: how many halves.
-        oldest_age_ms: age of the oldest.
-        has_check_topic: whether the group ever registered.
         members: number of live members, None if it is not known.
         asked_again: how many of the halves more than one check request counts for.
     """
@@ -264,14 +218,7 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
 def judge_unread(
     unread: Mapping[str, int], oldest_age_ms: int | None, batch_age_ms: int, age_ms_max: int
 ) -> Diagnosis:
-    """Return whether the pipeline reads what lies on its topics, by the brokers and a clock.
-
-    Args:
-        unread: by topic, how much was not read.
-        oldest_age_ms: age of the oldest unread record, None if there is none.
-        batch_age_ms: age of the last committed batch.
-        age_ms_max: a batch, and an unread record, may be this old.
-    """
+    """Return whether the pipeline reads what lies on its topics, by the brokers and a clock."""
     batch = f"the last batch is {duration_text(batch_age_ms)} old"
     named = ", ".join(f"{number:,} on {topic}" for topic, number in unread.items() if number)
     if oldest_age_ms is None:
@@ -285,11 +232,7 @@ def judge_unread(
 
 
 def judge_running(runs: bool | None) -> Diagnosis | None:
-    """Return whether the pipeline runs; None where that can't be told.
-
-    Args:
-        runs: whether a pipeline holds the lock of the checkpoint.
-    """
+    """Return whether the pipeline runs; None where that can't be told."""
     if runs is None:
         return None
     if runs:

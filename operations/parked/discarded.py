@@ -78,11 +78,7 @@ class DiscardedHalf:
 
 
 def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
-    """Return the discarded halves, oldest half first, each with the new half if it was resumed.
-
-    Args:
-        records: all records of the discarded topic: halves, and notes about resumed ones.
-    """
+    """Return the discarded halves, oldest half first, each with the new half if it was resumed."""
     halves, resumed = [], {}
     for record in records:
         to = record.text(names.RESUME.target)

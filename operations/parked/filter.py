@@ -47,11 +47,6 @@ class RecordFilter:
     Args:
         name: partition:offset of the record, or the transaction id. What can be a position is
             one: a transaction id may be any text, also that of another record's position.
-        group: producer group.
-        topic: real topic.
-        reason: the reason as the record writes it.
-        until_ms: the record's timestamp is at most this.
-        from_ms: the record's timestamp is at least this.
     """
 
     name: str = ""
@@ -68,11 +63,6 @@ class RecordFilter:
 
     def require_found(self, topic: str, noun: str, found: Sequence[ParkedRecord]) -> None:
         """Refuse a name that no record has.
-
-        Args:
-            topic: the topic.
-            noun: the command that lists its records.
-            found: the records that the filter chose.
 
         Raises:
             NotFoundError: the filter names a record, and none was found.

@@ -38,9 +38,7 @@ class Successor:
     """A record to write for a parked one.
 
     Args:
-        parked: the parked record.
         original: the headers that it had before it was parked.
-        record: what is written.
         signed_at_ms: when it was signed, None without a signature.
     """
 
@@ -55,7 +53,6 @@ class Written:
     """What became of a successor.
 
     Args:
-        successor: the record.
         to: where it is, as the note says it; "" if it was rejected.
         rejection: what the brokers said, "" if they took it.
     """
@@ -69,8 +66,6 @@ class NotedTransaction:
     """Writes successors. Creating one aborts what another operator has begun.
 
     Args:
-        settings: brokers, sizes and the deployment's name.
-        action: the names of the headers of the note.
         command: what the operator does; part of the transactional id.
 
     Raises:
@@ -83,13 +78,9 @@ class NotedTransaction:
         self._producer = self._open()
 
     def write(self, successors: Sequence[Successor], facts: OperatorFacts) -> list[Written]:
-        """Write the records and their notes, all of them or none.
+        """Write at most RECORDS_PER_TRANSACTION records and their notes, all of them or none.
 
         When the brokers reject one of several, each is tried by itself.
-
-        Args:
-            successors: at most RECORDS_PER_TRANSACTION.
-            facts: who, why and when.
 
         Raises:
             FencedError: another operator does the same at the same time; nothing was written.
@@ -180,10 +171,6 @@ class NotedTransaction:
 
 def open_producer(settings: Settings, command: str) -> Producer:
     """Return a producer whose predecessor's transaction is ended.
-
-    Args:
-        settings: brokers, sizes and the deployment's name.
-        command: part of the transactional id.
 
     Raises:
         BrokerError: the brokers do not answer, or do not allow this.

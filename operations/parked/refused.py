@@ -78,11 +78,7 @@ class RefusedRecord:
         return None if at is None else RecordOrigin(facts.get("topic", ""), *at)
 
     def obstacle(self, half_topic: str) -> str:
-        """Return why this can never be sent again, "" if it may be.
-
-        Args:
-            half_topic: the name of the half topic.
-        """
+        """Return why this can never be sent again, "" if it may be."""
         origin = self.origin
         if origin is None:
             return "where it came from is not known"
@@ -114,11 +110,7 @@ class RefusedRecord:
 
 
 def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
-    """Return the refused records, the oldest refusal first, each with its final if it was sent.
-
-    Args:
-        records: all records of the refused topic: refused ones, and notes about those sent again.
-    """
+    """Return the refused records, the oldest refusal first, each with its final if it was sent."""
     found, resent = [], {}
     for record in records:
         told = refusal_facts(record.headers)
@@ -132,12 +124,7 @@ def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
 
 
 def untaken_halves(records: Iterable[FoundRecord], half_topic: str) -> frozenset[str]:
-    """Return where halves stand that the pipeline did not take: they never were pending.
-
-    Args:
-        records: of the refused topic.
-        half_topic: its name.
-    """
+    """Return where halves stand that the pipeline did not take: they never were pending."""
     found = refused_records(records)
     return frozenset(
         f"{one.origin.partition}:{one.origin.offset}"

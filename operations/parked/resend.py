@@ -104,15 +104,7 @@ class _KeptHalf:
 
 
 class FinalPlanner:
-    """Makes the finals of refused records, as the sink would make them now.
-
-    Args:
-        settings: topic names and sizes.
-        connection: librdkafka's settings for the connection.
-        halves: reads the half topic.
-        half_ends: by partition, where the half topic ends.
-        facts: who, why and when.
-    """
+    """Makes the finals of refused records, as the sink would make them now."""
 
     def __init__(
         self,
@@ -197,16 +189,11 @@ def resend(
 ) -> Resending:
     """Send the refused finals that a filter chooses and that were not sent again yet.
 
+    Without `is_certain` only return what would be sent. `is_forced` sends finals once more that
+    were sent again before.
+
     It takes an admin account where access is controlled, also only to say what would be sent: the
     pipeline verifies the records that other commands write, but never sees these finals.
-
-    Args:
-        scanner: reads topics.
-        settings: brokers, topic names, sizes, the account and the rules.
-        wanted: chooses the records.
-        facts: who, why and when.
-        is_certain: False only says what would be sent.
-        is_forced: whether finals that were sent again are sent once more.
 
     Raises:
         NotFoundError: the filter names a record that is not there.

@@ -65,12 +65,7 @@ def resume(
 ) -> Resumption:
     """Resume the discarded halves that a filter chooses and that were not resumed yet.
 
-    Args:
-        scanner: reads topics.
-        settings: brokers, topic names, sizes and the deployment's name.
-        wanted: chooses the records.
-        facts: who, why and when.
-        is_certain: False only says what would be resumed.
+    Without `is_certain` only return what would be resumed.
 
     Raises:
         NotFoundError: the filter names a record that is not there.

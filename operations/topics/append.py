@@ -51,12 +51,7 @@ CONFIGS: Final = {"cleanup.policy": "compact"}
 
 
 def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
-    """Append rules to a topic and return where they are.
-
-    Args:
-        settings: brokers and security.
-        topic: its name; made if it is missing, with one partition and compacted.
-        rules: the text of a plain_acl.yml.
+    """Append rules to a topic, made with one compacted partition if missing; return where they are.
 
     Raises:
         BrokerError: Kafka can't be reached, or refuses.

@@ -26,10 +26,7 @@ class ReadPosition:
     """How far the pipeline has read one partition of a topic.
 
     Args:
-        topic: the topic.
-        partition: number of the partition.
         committed: offset after the last record of the last committed batch, None before the first.
-        planned: the same for the last planned batch.
         end: the end for a reader of committed records, None if nobody asked for it.
     """
 
@@ -50,13 +47,7 @@ class ReadPosition:
 def read_positions(
     committed: Offsets, planned: Offsets, ends: Mapping[tuple[str, int], int]
 ) -> list[ReadPosition]:
-    """Return how far every partition has been read, ordered by topic and number.
-
-    Args:
-        committed: ends of the last committed batch.
-        planned: ends of the last planned batch.
-        ends: ends of the topics, by topic and partition.
-    """
+    """Return how far every partition has been read, ordered by topic and number."""
     places = {
         (topic, number)
         for offsets in (committed, planned)
@@ -119,10 +110,6 @@ def oldest_unread_ms(
 
 def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:
     """Return the offsets that the pipeline commits for lag tools; none where it committed none.
-
-    Args:
-        settings: brokers and the application id, which names the consumer group.
-        ends: the partitions to ask for.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.

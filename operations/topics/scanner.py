@@ -45,11 +45,6 @@ class FoundRecord:
     """A record, independent of the connection that it came over.
 
     Args:
-        topic: its topic.
-        at: its position on the topic.
-        time_ms: its timestamp, milliseconds since 1970.
-        key: its key, None if it has none.
-        value: its value, None if it has none.
         headers: its headers, a null value read as empty.
     """
 
@@ -83,12 +78,7 @@ def everything(_: Message) -> bool:
 
 
 class TopicScanner:
-    """Reads topics of one cluster, one scan at a time.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        advance: called with a scan's progress.
-    """
+    """Reads topics of one cluster, one scan at a time."""
 
     def __init__(self, connection: dict[str, Any], advance: Advance = lambda *_: None) -> None:
         self._consumer = Consumer({**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True})
@@ -104,9 +94,7 @@ class TopicScanner:
     def partitions(self, topic: str, *, may_be_hidden: bool = False) -> list[int]:
         """Return the numbers of a topic's partitions; none if the topic does not exist.
 
-        Args:
-            topic: the topic.
-            may_be_hidden: whether one that this user may not see passes for one that is not there.
+        With `may_be_hidden` also none for a topic that this user may not see.
 
         Raises:
             BrokerError: the brokers do not answer, or do not say whether it exists.
@@ -159,12 +147,7 @@ class TopicScanner:
     def follow(
         self, starts: list[TopicPartition], is_over: Callable[[], bool]
     ) -> Iterator[FoundRecord]:
-        """Yield every record from the given positions on as it comes, until `is_over` says so.
-
-        Args:
-            starts: positions that `ends` returned.
-            is_over: called before every poll, several times per second.
-        """
+        """Yield every record after the positions that `ends` returned, until `is_over` says so."""
         self._consumer.assign(starts)
         while not is_over():
             for message in self._consume(0.2):

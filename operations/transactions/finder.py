@@ -47,13 +47,7 @@ from checkback.state import marks_of
 
 @dataclass(slots=True)
 class TransactionFinder:
-    """Looks transactions up.
-
-    Args:
-        scanner: reads topics.
-        halves: reads single records from the half topic.
-        topics: the names of the topics.
-    """
+    """Looks transactions up."""
 
     scanner: TopicScanner
     halves: RecordReader
@@ -88,12 +82,7 @@ class TransactionFinder:
         return known
 
     def history(self, at: Position, half: FoundRecord | None) -> TransactionHistory:
-        """Return the history of the half at that position.
-
-        Args:
-            at: the position of the half.
-            half: the half, None if it is gone.
-        """
+        """Return the history of the half at that position."""
         from_ms = None if half is None else half.time_ms - CLOCK_MARGIN_MS
         events = list(self._marks(at, from_ms))
         events += self._ops(at, from_ms)
@@ -212,11 +201,6 @@ def _refused_final(events: Iterable[HistoryEvent], half_topic: str) -> bool:
 def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> FoundRecord | None:
     """Return the record at a position, None if it is gone or there never was one.
 
-    Args:
-        scanner: asks for the topic's ends.
-        reader: reads the topic.
-        at: the position.
-
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
@@ -233,12 +217,7 @@ def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> Foun
 def open_finder(
     settings: Settings, advance: Advance = lambda *_: None
 ) -> Iterator[TransactionFinder]:
-    """Yield a finder of transactions.
-
-    Args:
-        settings: the brokers and the names of the topics.
-        advance: called with the progress of each scan.
-    """
+    """Yield a finder of transactions."""
     connection = settings.connection()
     halves = RecordReader(connection, settings.topics.half)
     try:

@@ -40,12 +40,8 @@ class HistoryEvent:
     """Something that happened to a transaction.
 
     Args:
-        kind: one of KINDS.
         time_ms: when, milliseconds since 1970. For finals and discarded records, the time of the
             batch that wrote them, because their own timestamp is the half's.
-        topic: the topic of its record.
-        at: the position of its record.
-        facts: further facts by name.
     """
 
     kind: str
@@ -73,11 +69,8 @@ class TransactionHistory:
     Args:
         half_at: the position of its half, even if the half is gone.
         transaction_id: UNIQ_KEY, "" if the half is gone.
-        group: the producer group, "" if the half is gone.
-        real_topic: the topic for the final message, "" if the half is gone.
         verdict: pending, commit, rollback, discard or refused (the half itself).
         delivered_by: of a commit, producer or pipeline; else empty.
-        events: what happened, in the order of time.
     """
 
     half_at: Position
@@ -109,13 +102,7 @@ class TransactionHistory:
 def assemble(
     half_at: Position, half: FoundRecord | None, events: Iterable[HistoryEvent]
 ) -> TransactionHistory:
-    """Return the history of a half, assembled from the events about it.
-
-    Args:
-        half_at: the position of the half.
-        half: the half itself, None if it is gone.
-        events: the other events, in any order.
-    """
+    """Return the history of a half, assembled from the events about it."""
     found = list(events)
     verdict_mark = next((one for one in found if one.facts.get("verdict")), None)
     if verdict_mark is not None:

@@ -32,10 +32,7 @@ class PendingTransaction:
     """A transaction without a verdict.
 
     Args:
-        half: the half as the state knows it.
         transaction_id: UNIQ_KEY, "" if the half is gone from its topic.
-        group: the producer group, "" if the half is gone.
-        real_topic: the topic for the final message, "" if the half is gone.
     """
 
     half: PendingHalf
@@ -44,11 +41,7 @@ class PendingTransaction:
     real_topic: str
 
     def as_data(self, now_ms: int) -> dict[str, Any]:
-        """Return the transaction as plain data.
-
-        Args:
-            now_ms: the time from which ages are counted.
-        """
+        """Return the transaction as plain data."""
         return {
             "transaction_id": self.transaction_id,
             "group": self.group,
@@ -66,12 +59,6 @@ def oldest_transactions(
     settings: Settings, most: int, *, stored_until_ms: int | None = None, group: str | None = None
 ) -> list[PendingTransaction]:
     """Return the oldest pending transactions, by the checkpoint and the half topic.
-
-    Args:
-        settings: names the checkpoint and the brokers.
-        most: how many at most.
-        stored_until_ms: only halves stored at that time or before.
-        group: only those of this producer group.
 
     Raises:
         NotFoundError: no pipeline has run over the checkpoint yet.

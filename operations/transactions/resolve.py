@@ -43,9 +43,6 @@ STATES: Final = {
 def pending_one(histories: Sequence[TransactionHistory]) -> TransactionHistory | None:
     """Return the transaction that waits for a verdict, None if every one has its verdict.
 
-    Args:
-        histories: the histories of the transactions with one id.
-
     Raises:
         UsageError: several transactions with this id wait.
         NotFoundError: the transaction waits, but its half is gone, and with it group and id.
@@ -67,14 +64,7 @@ def pending_one(histories: Sequence[TransactionHistory]) -> TransactionHistory |
 
 
 def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reason: str) -> Op:
-    """Return an op with the verdict.
-
-    Args:
-        history: the transaction's history.
-        verdict: commit or rollback.
-        operator: who decides.
-        reason: why.
-    """
+    """Return an op with the verdict."""
     return Op(
         history.half_at.partition,
         history.half_at.offset,
@@ -111,16 +101,9 @@ def decide(
     wait_s: float | None,
     stored_from_ms: int | None = None,
 ) -> ManualVerdict:
-    """Append an op for the pending transaction with a name, and wait for the verdict.
+    """Append an op for the pending transaction with a name, and wait `wait_s` for the verdict.
 
-    Args:
-        finder: finds transactions.
-        settings: brokers, topic names and the account.
-        name: the transaction id, or the position of the half.
-        verdict: commit or rollback.
-        facts: who, why and when.
-        wait_s: how long to wait for the verdict; None only plans the op.
-        stored_from_ms: search only among halves that were stored since.
+    The name is the transaction id or the position of the half. Without `wait_s` only plan the op.
 
     Raises:
         NotFoundError: there is no such transaction, or its half is gone.
@@ -147,11 +130,6 @@ def decide(
 @dataclass(slots=True)
 class OpOutcome:
     """What became of an op, read from the records after it.
-
-    Args:
-        topics: the names of the topics.
-        half_at: the position of the half that the op names.
-        op_at: the position of the op.
 
     Attributes:
         is_delivered: whether the final message was written before the pipeline settled the half; it
@@ -231,15 +209,7 @@ class OpOutcome:
 
 @dataclass(slots=True)
 class Resolver:
-    """Appends a manual op and follows it.
-
-    Args:
-        scanner: reads topics.
-        connection: librdkafka's settings for the connection.
-        topics: the names of the topics.
-        real_topic: the transaction's real topic.
-        signer: signs the op; None where access control is off.
-    """
+    """Appends a manual op and follows it."""
 
     scanner: TopicScanner
     connection: dict[str, Any]

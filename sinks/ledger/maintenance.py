@@ -18,15 +18,7 @@ RETENTION_H: Final = 168
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The result of a maintenance.
-
-    Args:
-        version: of the table afterwards.
-        files_compacted: small files that were put together.
-        files_written: files with these rows.
-        files_deleted: deleted files, which no version within the retention needs.
-        retention_hours: how old a file had to be to be deleted.
-    """
+    """The result of a maintenance."""
 
     version: int
     files_compacted: int

@@ -83,12 +83,7 @@ WriteOutcomes = Callable[[Sequence[Outcome], NotingReader, NotingReader], BatchR
 
 @dataclass(frozen=True, slots=True)
 class LedgerBatch:
-    """The batch of ledger rows.
-
-    Args:
-        query_id: Spark's id of the query.
-        batch_id: its batch.
-    """
+    """The batch of ledger rows."""
 
     query_id: str
     batch_id: int

@@ -72,12 +72,7 @@ class LedgerOwner:
 
 @dataclass(slots=True)
 class DeltaLedger:
-    """An open ledger.
-
-    Args:
-        path: folder or object-store path.
-        table: its Delta table.
-    """
+    """An open ledger."""
 
     path: str
     table: DeltaTable
@@ -175,10 +170,6 @@ class DeltaLedger:
 
         The next batches of such a checkpoint would have numbers that the table already holds with
         other contents, and would be left out.
-
-        Args:
-            query_id: of the checkpoint.
-            planned: the last batch that it has planned, -1 before the first.
 
         Raises:
             CheckpointError: a later batch is written.

@@ -35,20 +35,11 @@ SPARK_SETTINGS: Final = {
 
 
 def session_settings(jars: Iterable[Path]) -> dict[str, str]:
-    """Return the settings of a Spark session that reads and writes the ledger.
-
-    Args:
-        jars: Delta's.
-    """
+    """Return the settings of a Spark session that reads and writes the ledger."""
     return {"spark.jars": ",".join(str(jar) for jar in jars), **SPARK_SETTINGS}
 
 
 def view_statement(path: str, view: str) -> str:
-    """Return the Spark statement that creates the view in the session's catalog.
-
-    Args:
-        path: the ledger's.
-        view: name of the view.
-    """
+    """Return the Spark statement that creates the view in the session's catalog."""
     table = f"delta.`{path}`"
     return f"CREATE OR REPLACE VIEW {view} AS\n{PENDING_SQL.format(table=table)}"

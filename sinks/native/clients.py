@@ -125,12 +125,7 @@ def native_notes(
 
 
 class NativeSender:
-    """A producer and its known topics.
-
-    Args:
-        native: the compiled part.
-        address: forward.c's.
-    """
+    """A producer and its known topics."""
 
     def __init__(self, native: Native, address: int) -> None:
         self._native = native
@@ -147,12 +142,7 @@ class NativeSender:
 
 @contextmanager
 def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
-    """Yield a sender over a producer; leave the block before the producer ends.
-
-    Args:
-        native: the compiled part.
-        producer: address of the client.
-    """
+    """Yield a sender over a producer; leave the block before the producer ends."""
     names = ctypes.addressof(native.names)
     sizes = ctypes.addressof(RECORD_SIZES)
     address = native.functions.sender_new(producer, names, sizes)
@@ -199,11 +189,6 @@ class Sending(NamedTuple):
 
 class NativeReader:
     """A consumer, with the records that it has read ahead.
-
-    Args:
-        native: the compiled part.
-        settings: librdkafka's.
-        topic: the topic.
 
     Raises:
         BrokerError: librdkafka does not take the settings.

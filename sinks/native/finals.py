@@ -32,13 +32,7 @@ from checkback.state.formats.outcome import REST_UNKNOWN
 
 @dataclass(slots=True)
 class Forwarder:
-    """Reads one topic natively; keeps its consumer and its position between calls.
-
-    Args:
-        connection: librdkafka settings that reach the brokers.
-        topic: the half topic.
-        native: the compiled part.
-    """
+    """Reads one topic natively; keeps its consumer and its position between calls."""
 
     connection: dict[str, Any]
     topic: str
@@ -87,9 +81,6 @@ class Forwarding:
     """Sends finals in one transaction.
 
     Args:
-        forwarder: reads the half topic.
-        producer: its transaction is open.
-        sender: the same producer's.
         noting: takes, for the ledger, the names of all records of the partitions that are read.
     """
 
@@ -100,10 +91,6 @@ class Forwarding:
 
     def forward(self, lookup: Lookup, find_topic: FindTopic) -> Bools:
         """Send the finals of committed halves, and return which of them are left to do.
-
-        Args:
-            lookup: the halves.
-            find_topic: what is known of a real topic; None for one that is left to Python.
 
         Returns:
             bool[n].

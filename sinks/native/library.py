@@ -103,7 +103,6 @@ class Native:
     """The loaded compiled part.
 
     Args:
-        functions: forward.c's.
         path: its file, which librdkafka loads as its plugin.
         names: names of headers; must outlive every sender.
     """

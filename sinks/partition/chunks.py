@@ -22,9 +22,7 @@ class Step(NamedTuple):
     """The rows of one transaction.
 
     Args:
-        outcomes: with the rows that it is to write.
         rows_done: how many rows of the batch are written after it, together with all steps before.
-        is_last: whether the batch ends with it.
     """
 
     outcomes: Sequence[Outcome]
@@ -34,13 +32,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps that are left of one state partition's part of a batch.
-
-    Args:
-        outcomes: of all its pages.
-        rows_done: how many rows are written already.
-        rows_max: how many rows a step may have.
-    """
+    """The steps that are left of one state partition's part of a batch."""
 
     outcomes: Sequence[Outcome]
     rows_done: int

@@ -61,11 +61,7 @@ Words = tuple[int, int]
 
 @dataclass(slots=True)
 class OpenRecordBatch:
-    """The record batch that waits to be sent to a topic; it must not grow beyond a limit.
-
-    Args:
-        bytes_max: the limit.
-    """
+    """The record batch that waits to be sent to a topic; it must not grow beyond a limit."""
 
     bytes_max: int
     waiting_bytes: int = 0
@@ -76,14 +72,8 @@ class BatchOutputs:
     """Makes the outputs of one try; what it does is counted in the report.
 
     Args:
-        settings: the sink's.
-        halves: reads the half topic.
-        ops: reads the op topic.
-        directory: what is known of topics.
         known: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
-        report: takes the counts.
-        now_ms: when the try began.
         forwarding: sends the finals of plain halves; without it every final is made here.
     """
 

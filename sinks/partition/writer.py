@@ -47,11 +47,6 @@ class BatchWriter:
     """The sink of one state partition in one worker process; kept from batch to batch.
 
     Args:
-        settings: the sink's.
-        state_partition: number of the state partition.
-        halves: reads the half topic.
-        ops: reads the op topic.
-        directory: what is known of topics.
         forwarder: reads the half topic for plain finals; None where the compiled part is not to be
             used.
         is_native: whether the compiled part may be used for the next batch.
@@ -75,10 +70,6 @@ class BatchWriter:
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
-
-        Args:
-            outcomes: of all pages of this state partition, the whole input of the task.
-            batch_id: Spark's batch.
 
         Returns:
             What was decided and done.

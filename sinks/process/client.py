@@ -35,7 +35,6 @@ class SinkProcess:
 
     Args:
         address: path of its socket; beside it lies the lock under which it is started.
-        owner_pid: the process it ends with.
     """
 
     address: Path
@@ -43,12 +42,7 @@ class SinkProcess:
 
     @classmethod
     def of(cls, state_partition: int, processes: int | None = None) -> SinkProcess:
-        """Return the process of a state partition; processes take state partitions in turn.
-
-        Args:
-            state_partition: number of the state partition.
-            processes: how many cores the executor has; None: those this process may run on.
-        """
+        """Return the process of a state partition; processes take state partitions in turn."""
         owner_pid = os.getppid()
         slot = state_partition % (processes or _own_cores())
         return cls(_folder() / f"{owner_pid}-{slot}", owner_pid)

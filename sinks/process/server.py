@@ -37,12 +37,7 @@ LAST_WRITE_S: Final = 60.0
 
 
 def serve(address: str, owner_pid: int) -> None:
-    """Write what tasks ask for, one request after the other, until the owner ends.
-
-    Args:
-        address: path of the socket to listen at.
-        owner_pid: process without which this one has nothing to do.
-    """
+    """Write what tasks ask for, one request after the other, until the owner ends."""
     writers, writing = Writers(), Lock()
     key = read_key(Path(address))
     with Listener(address, "AF_UNIX", backlog=WAITING_TASKS_MAX, authkey=key) as listener:

@@ -24,10 +24,6 @@ class WriteRequest(NamedTuple):
     """One state partition's part of one batch.
 
     Args:
-        settings: the sink's.
-        state_partition: number of the state partition.
-        batch_id: Spark's batch.
-        outcomes: packed, of all its pages.
         is_native: whether the compiled part may be used; not after a process ended over it.
     """
 

@@ -37,9 +37,7 @@ class Router:
     """Makes outputs, for one try of one batch.
 
     Args:
-        names: the names of the topics.
         find_topic: what is known of a topic that is written to; None where it does not exist.
-        now_ms: when the try began.
         check_interval_ms: the pipeline's, stated in check requests; None leaves it out.
         measures_all: whether every record is measured; otherwise those near their topic's limit.
     """
@@ -128,12 +126,6 @@ class Router:
         """Return a refused record: bytes untouched if they fit, with reason and origin.
 
         A record that is gone from its topic is refused by its origin, without key and value.
-
-        Args:
-            record: what is refused, None where it is gone.
-            origin: where it stands.
-            refusal: why.
-            without_content: whether only the record's origin is to be written.
         """
         topic, known = self.names.refused, self.find_topic(self.names.refused)
         bytes_max = None if known is None else known.record_batch_bytes_max
@@ -175,14 +167,7 @@ class Router:
 
 
 def as_target(topic: str, known: KnownTopic, names: TopicNames, bytes_max: int) -> KnownTopic:
-    """Return what is known of a topic, narrowed to what this Checkback may write to it.
-
-    Args:
-        topic: the topic's name.
-        known: the topic as the brokers describe it.
-        names: the names of the pipeline's topics.
-        bytes_max: the largest record that our producer sends.
-    """
+    """Return what is known of a topic, narrowed to what this Checkback may write to it."""
     least = min(known.record_batch_bytes_max, bytes_max)
     return replace(known, record_batch_bytes_max=least, is_system=names.is_system(topic))
 

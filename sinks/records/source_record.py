@@ -47,12 +47,7 @@ class PlacedRecord(SourceRecord, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableHeaders:
-    """A record with unreadable headers.
-
-    Args:
-        message: the record.
-        why: what went wrong.
-    """
+    """A record with unreadable headers."""
 
     message: PlacedRecord
     why: str
@@ -88,12 +83,7 @@ class UnreadableHeaders:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that exists and that the client can't read.
-
-    Args:
-        place: topic, partition and offset.
-        why: what the client said.
-    """
+    """A record that exists and that the client can't read."""
 
     place: RecordOrigin
     why: str

@@ -15,9 +15,6 @@ Admin: TypeAlias = Any
 def new_admin_client(settings: Mapping[str, Any]) -> Admin:
     """Return a connected admin client.
 
-    Args:
-        settings: kafka-python's keyword arguments.
-
     Raises:
         KafkaError: the client does not connect. kafka-python 3.0.12 then leaves its thread running;
             this function ends the thread.

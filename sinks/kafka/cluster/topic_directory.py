@@ -58,7 +58,6 @@ class KnownTopic:
     """A topic that exists.
 
     Args:
-        partitions: how many.
         record_batch_bytes_max: its max.message.bytes; it bounds a record batch, not one record.
         needs_key: whether the topic is compacted, and takes no record without a key.
         before_max_ms: how old a record may be, None for any age.
@@ -84,13 +83,7 @@ class KnownTopic:
 
 @dataclass(slots=True)
 class TopicDirectory:
-    """Topics of a cluster, remembered for half a minute.
-
-    Args:
-        admin: a connection of its own.
-        clock_s: a clock that is never set.
-        pause: waits that many seconds.
-    """
+    """Topics of a cluster, remembered for half a minute."""
 
     admin: AdminClient
     clock_s: Callable[[], float] = lambda: time.monotonic()
@@ -121,13 +114,7 @@ class TopicDirectory:
     def learn_limit(
         self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
     ) -> None:
-        """Note limits from a rejection, which are lower than the known ones.
-
-        Args:
-            topic: the topic.
-            bytes_max: the topic takes no larger record.
-            cut_bytes: the topic may take no larger batch of several records.
-        """
+        """Note limits from a rejection: no larger record, no larger batch of several records."""
         old = self._taught.get(topic) or KnownTopic(0, MILLISECONDS_MAX)
         self._taught[topic] = replace(
             old,

@@ -58,12 +58,7 @@ _OF_CONNECTION: Final = {
 
 
 def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
-    """Return whether what was raised is a state that passes by itself.
-
-    Args:
-        error: what a call of librdkafka's raised, or the future of one.
-        codes: those that pass.
-    """
+    """Return whether what was raised is a state that passes by itself."""
     return isinstance(error, KafkaException) and cause_of(error).code() in codes
 
 
@@ -98,10 +93,6 @@ def renew_metadata(admin: Any, timeout_s: float) -> None:
 
     Its admin client uses them for minutes after a broker has died or come back: it asks a dead
     controller, and sends an epoch that the leader refuses. Asking again alone does not help.
-
-    Args:
-        admin: the client.
-        timeout_s: how long the brokers may take.
     """
     with suppress(KafkaException):  # the next request says what is wrong
         admin.list_topics(timeout=timeout_s)

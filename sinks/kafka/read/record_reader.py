@@ -80,8 +80,6 @@ class RecordReader:
     """Reads records of one topic by offset; keeps its consumer and its position between calls.
 
     Args:
-        connection: librdkafka settings that reach the brokers.
-        topic: the topic.
         silence_polls_max: how many polls in a row may bring nothing; each takes one to two seconds.
     """
 
@@ -291,12 +289,6 @@ def require_passing(error: KafkaError, topic: str | None, partition: int | None)
 
 def next_record(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> Message | None:
     """Return the next record of a partition, None at its end.
-
-    Args:
-        consumer: one with `enable.partition.eof`, and that partition assigned.
-        topic: for the text of an error.
-        partition: the same.
-        timeout_s: how long the brokers may take.
 
     Raises:
         BrokerError: they do not answer, or refuse.

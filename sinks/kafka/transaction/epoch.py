@@ -72,10 +72,6 @@ def retire(settings: SinkSettings, partitions: int) -> None:
 
     This is for a checkpoint that was replaced: a start over it is then refused, and a job that
     still runs over it ends.
-
-    Args:
-        settings: those of the old checkpoint, with its query id.
-        partitions: its number of state partitions.
     """
     for number in range(partitions):
         _Fencing(settings, (), 0).take(number, RETIRED)
@@ -125,11 +121,7 @@ class _Fencing:
 
 @dataclass(slots=True)
 class EpochWatch:
-    """Ends an older job once a younger one has taken over, also when it has nothing to write.
-
-    Args:
-        settings: the sink's, with the own epoch.
-    """
+    """Ends an older job once a younger one has taken over, also when it has nothing to write."""
 
     settings: SinkSettings
     _markers: MarkerStore | None = field(default=None)

@@ -43,10 +43,6 @@ class Rejection:
     """A record that a broker did not take.
 
     Args:
-        topic: where it should go.
-        partition: where it should go.
-        code: librdkafka's error code.
-        text: what librdkafka said.
         record: the record; None where records are not tracked.
     """
 
@@ -102,14 +98,7 @@ def cause_of(error: KafkaException | SystemError) -> KafkaError:
 def explain_loss(
     error: ProducerLostError, settings: SinkSettings, batch_id: int, open_ms: int
 ) -> CheckbackError:
-    """Return the error that ends a batch after its producer was lost again and again.
-
-    Args:
-        error: the last loss.
-        settings: the sink's.
-        batch_id: Spark's batch.
-        open_ms: how long the last transaction had been open when its producer was lost.
-    """
+    """Return the error that ends a batch after its producer was lost again and again."""
     if open_ms < settings.transaction_timeout_ms:
         kind = BrokerError if error.was_unanswered else FencedError
         return kind(error.message, remedy=error.remedy)

@@ -28,12 +28,7 @@ ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True)
 class ShortTopic:
-    """A topic on which the brokers can't end a transaction, until its replicas are back.
-
-    Args:
-        topic: the topic.
-        shortage: which of its partitions lacks what.
-    """
+    """A topic on which the brokers can't end a transaction, until its replicas are back."""
 
     topic: str
     shortage: str
@@ -91,10 +86,6 @@ def initialise_once_ended(
 def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortTopic]:
     """Return the topics that lack replicas and so keep a transaction from ending.
 
-    Args:
-        settings: the sink's.
-        state_partition: number of the state partition.
-
     Raises:
         BrokerError: the transaction will never end by itself; the error names the topics.
     """
@@ -115,12 +106,7 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
 
 
 def short_topics(settings: SinkSettings, state_partitions: int) -> list[ShortTopic]:
-    """Return the topics that lack replicas and so keep the pipeline's transactions from ending.
-
-    Args:
-        settings: the sink's.
-        state_partitions: how many there are.
-    """
+    """Return the topics that lack replicas and so keep the pipeline's transactions from ending."""
     names = [settings.transactional_id(number) for number in range(state_partitions)]
     awaited = topics_not_ended(settings.connection, names)
     try:
@@ -133,10 +119,6 @@ def topics_not_ended(
     connection: Mapping[str, Any], transactional_ids: Collection[str]
 ) -> set[str] | None:
     """Return the topics on which decided transactions are not ended yet.
-
-    Args:
-        connection: librdkafka settings that reach the brokers.
-        transactional_ids: of the transactions.
 
     Returns:
         The topics; None where the brokers do not tell, because they are older than Kafka 3.0 or the

@@ -70,11 +70,7 @@ class Marker:
 
 
 class MarkerStore:
-    """Reads markers, and makes the offsets that move them.
-
-    Args:
-        settings: the sink's.
-    """
+    """Reads markers, and makes the offsets that move them."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
@@ -148,11 +144,6 @@ def committed_offsets(
 ) -> list[TopicPartition]:
     """Return what a group has committed; ask again while its coordinator is found or loads.
 
-    Args:
-        consumer: one of the group.
-        wanted: the partitions.
-        until_s: until when, by the monotonic clock.
-
     Raises:
         KafkaException: the brokers do not answer, or refuse, be it for one partition only.
     """
@@ -203,10 +194,6 @@ def require_own_epoch(marker: Marker | None, epoch: int) -> None:
 
 def require_not_by_hand(markers: Mapping[int, Marker], group: str) -> None:
     """Refuse markers that were set by hand: they do not say which batches were written.
-
-    Args:
-        markers: by state partition.
-        group: the consumer group that they are offsets of.
 
     Raises:
         CheckpointError: names the state partitions.

@@ -69,8 +69,6 @@ class MarkedProducer:
     """The transactional producer of one state partition, and its marker.
 
     Args:
-        settings: the sink's.
-        state_partition: number of the state partition.
         native: the sink's compiled part, if it is to send through the same producer.
         tracks_records: whether rejections have to name the record; it costs a callback for each.
         init_timeout_s: how long the brokers may take to end a predecessor's transaction.
@@ -345,10 +343,6 @@ def call_within(call: Callable[[], object], timeout_s: float) -> None:
     """Run a call in a thread of its own and wait for it for a limited time.
 
     A call that hangs keeps its thread, which ends with the process.
-
-    Args:
-        call: what to run; what it raises is raised here.
-        timeout_s: how long to wait.
 
     Raises:
         HangingCallError: it did not come back.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from bench.runs.probe import Visibility
+
 from checkback.protocol.errors import OperationalError
 
 
@@ -15,7 +15,7 @@ def test_a_quantile_counts_only_what_was_committed_in_the_span() -> None:
     assert seen.between(2_000, 2_500).quantile_ms(0.99) == 300
 
 
-@pytest.mark.parametrize("sent_ms, seen_ms", [([], []), ([1_000.0, 2_000], [1_100, np.nan])])
+@pytest.mark.parametrize(("sent_ms", "seen_ms"), [([], []), ([1_000.0, 2_000], [1_100, np.nan])])
 def test_without_every_message_there_is_no_quantile(
     sent_ms: list[float], seen_ms: list[float]
 ) -> None:
