@@ -18,8 +18,7 @@ from tests.seeds import chosen_seed
 from tests.spark.harness import RULES, KafkaRow
 from tests.spark.plain_reading import BODY_BYTES_MAX, OP_RANGES, Event, PlainReading, first
 from tests.spark.test_verification import NOW_MS
-from tests.spark.test_verification_decisions import GROUPS, TOPICS, random_rules
-from tests.spark.test_verification_reference import a_signer, sign
+from tests.spark.test_verification_reference import GROUPS, TOPICS, a_signer, random_rules, sign
 
 from checkback.checkpoints.own_files.batch_terms import OpRange
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER

@@ -270,31 +270,14 @@ BAD: dict[str, tuple[KafkaRow, RefusedReason]] = {
 }  # fmt: skip
 
 
-def test_what_is_signed_and_permitted_is_believed(
-    spark: SparkSession, verification: RecordVerification
-) -> None:
-    found = refusals(spark, verification, list(GOOD.values()))
-
-    assert dict(zip(GOOD, found, strict=True)) == dict.fromkeys(GOOD, 0)
-
-
-def test_each_forgery_is_refused_for_its_own_reason(
-    spark: SparkSession, verification: RecordVerification
-) -> None:
-    found = refusals(spark, verification, [row for row, _ in BAD.values()])
-
-    assert dict(zip(BAD, found, strict=True)) == {
-        name: reason.value for name, (_, reason) in BAD.items()
-    }
-
-
-def test_rows_as_kafkas_source_makes_them_are_judged_as_others(
-    spark: SparkSession, verification: RecordVerification
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_what_is_signed_and_permitted_is_believed_and_each_forgery_refused_for_its_own_reason(
+    spark: SparkSession, verification: RecordVerification, *, as_bytes: bool
 ) -> None:
     expected = {**dict.fromkeys(GOOD, 0), **{name: int(why) for name, (_, why) in BAD.items()}}
     rows = [*GOOD.values(), *(row for row, _ in BAD.values())]
 
-    found = refusals(spark, verification, rows, as_bytes=True)
+    found = refusals(spark, verification, rows, as_bytes=as_bytes)
 
     assert dict(zip(expected, found, strict=True)) == expected
 

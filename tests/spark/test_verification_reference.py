@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,23 +19,14 @@ from tests.access_requests import check_answer_request, half_request, op_request
 from tests.signatures import has_signed
 from tests.spark.harness import NAMES, KafkaRow
 from tests.spark.test_verification import NOW_MS, half, op, refusals
-from tests.spark.test_verification_decisions import (
-    ADDRESSES,
-    GROUPS,
-    LATE_MS,
-    OF_DENIALS,
-    TOPICS,
-    missing_permission,
-    random_rules,
-)
-from tests.spark.test_verification_fuzz import CHANGES, Header
 
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, signed_content
-from checkback.security import AccessControl
-from checkback.security.accounts import Account
-from checkback.security.decision import AccessRequest, Denial
+from checkback.security import AccessControl, SignatureAlgorithm
+from checkback.security.accounts import WORDS, Account, Secret
+from checkback.security.addresses import RemoteAddressStrategy
+from checkback.security.decision import AccessDecision, AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner
 from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.verification import RecordVerification
@@ -53,6 +45,129 @@ STRANGE_ADDRESSES = (
     b"10.0.0.1\x00", b"\xd9\xa1\xd9\xa0.0.0.1", b"10.0.0", b"x\n10.0.0.1", None,
 )  # fmt: skip
 STRANGE_VALUES = (None, b"", b"a", b"A", b"a ", b"ab", b"a\xff", b"true", b"TRUE", b"true ", b"\0")
+# Some are parts of others, or mean something in an expression, or begin as a permission's key does.
+ACCESS_KEYS = (
+    "service-1", "service.1", "service+1", "(service)", "ser|vice", "сервис-ключ", "service-2",
+)  # fmt: skip
+TOPICS = ("a", "ab", "A", "Ga", "pay.ed")
+GROUPS = ("a", "ab", "A", "Ga", "Ta", "Aa")
+PATTERNS = (
+    "", "*", "10.0.0.1", "10.0.0.1,10.0.0.2", "10.0.0.{1,20}", "10.0.1-3.*", "10.*.1.2", "fe80::1",
+    "fe80::{1,a}", "fe80::1-ff", "fe80:*", "1050:0:0:0:5:1-300:*", "10.0.9-11.19-20",
+)  # fmt: skip
+ADDRESSES = (
+    "", "10.0.0.1", "10.0.0.2", "10.0.0.20", "10.0.2.7", "10.9.1.2", "10.9.9.9", "fe80::1",
+    "fe80::a", "fe80::1f", "fe80:1::2", "1050:0:0:0:5:2ff:9:9", "1050:0:0:0:5:301:9:9",
+    "10.0.10.19", "10.0.1.20", "::ffff:10.0.0.1",
+)  # fmt: skip
+LATE_MS = (0, 0, 0, 0, -300_000, 300_000, -300_001, 300_001)
+OF_DENIALS = {
+    Denial.NO_ACCESS_KEY: RefusedReason.ACCESS_KEY_MISSING,
+    Denial.UNKNOWN_ACCESS_KEY: RefusedReason.ACCESS_KEY_UNKNOWN,
+    Denial.WRONG_SIGNATURE: RefusedReason.SIGNATURE_WRONG,
+    Denial.ADMIN_NEEDED: RefusedReason.ADMIN_NEEDED,
+}
+Header = tuple[str, bytes | None]
+Change = Callable[[random.Random, list[Header]], None]
+CHANGED_NAMES = [
+    *HALF_PROTOCOL_ORDER,
+    *OP_PROTOCOL_ORDER,
+    "Signature",
+    "__BORNHOST",
+    "",
+    "a",
+    "ключ",
+]
+CHANGED_BYTES = [
+    b"", b"\xff", b"\x00", b"\xc3\x28", b"\xed\xa0\x80", b"9" * 40, b"-1", b" ", b"0 a b", b"==",
+]  # fmt: skip
+
+
+def random_rules(chance: random.Random) -> AccessControl:
+    keys = chance.sample(ACCESS_KEYS, chance.randint(1, 6))
+    everywhere = [chance.choice(PATTERNS) for _ in range(chance.choice([0, 0, 0, 1, 2]))]
+    accounts = {key: random_account(chance, key) for key in keys}
+    return AccessControl(
+        "rules", "version", tuple(map(RemoteAddressStrategy.parse, everywhere)), accounts
+    )
+
+
+def random_account(chance: random.Random, access_key: str) -> Account:
+    # Longer than the block of a hash, too: such a secret is hashed before it is used.
+    secrets = [
+        Secret(f"s{at}-{access_key}" + "x" * chance.choice([7, 60, 70]), random_algorithm(chance))
+        for at in range(chance.choice([1, 1, 2]))
+    ]
+    permissions = list(WORDS.values())
+    return Account(
+        access_key,
+        tuple(secrets),
+        RemoteAddressStrategy.parse(chance.choice(PATTERNS) if chance.random() < 0.5 else ""),
+        is_admin=chance.random() < 0.15,
+        default_topic_permission=chance.choice(permissions),
+        default_group_permission=chance.choice(permissions),
+        topic_permissions={one: chance.choice(permissions) for one in some(chance, TOPICS)},
+        group_permissions={one: chance.choice(permissions) for one in some(chance, GROUPS)},
+    )
+
+
+def random_algorithm(chance: random.Random) -> SignatureAlgorithm:
+    return chance.choice(list(SignatureAlgorithm))
+
+
+def some(chance: random.Random, names: tuple[str, ...]) -> list[str]:
+    return chance.sample(names, chance.randint(0, 3))
+
+
+def missing_permission(decision: AccessDecision) -> int:
+    is_topic = decision.steps[-1].rule.startswith("topic ")
+    return RefusedReason.TOPIC_NOT_PERMITTED if is_topic else RefusedReason.GROUP_NOT_PERMITTED
+
+
+def lose(chance: random.Random, headers: list[Header]) -> None:
+    del headers[chance.randrange(len(headers))]
+
+
+def double(chance: random.Random, headers: list[Header]) -> None:
+    headers.insert(chance.randint(0, len(headers)), chance.choice(headers))
+
+
+def swap(chance: random.Random, headers: list[Header]) -> None:
+    one, other = chance.randrange(len(headers)), chance.randrange(len(headers))
+    headers[one], headers[other] = headers[other], headers[one]
+
+
+def add(chance: random.Random, headers: list[Header]) -> None:
+    header = (chance.choice(CHANGED_NAMES), chance.choice([None, *CHANGED_BYTES]))
+    headers.insert(chance.randint(0, len(headers)), header)
+
+
+def rename(chance: random.Random, headers: list[Header]) -> None:
+    at = chance.randrange(len(headers))
+    headers[at] = chance.choice(CHANGED_NAMES), headers[at][1]
+
+
+def rewrite(chance: random.Random, headers: list[Header]) -> None:
+    at = chance.randrange(len(headers))
+    headers[at] = headers[at][0], chance.choice([None, *CHANGED_BYTES])
+
+
+def flip(chance: random.Random, headers: list[Header]) -> None:
+    at = chance.randrange(len(headers))
+    name, value = headers[at][0], bytearray(headers[at][1] or b"?")
+    value[chance.randrange(len(value)) if value else 0] ^= 1 << chance.randrange(8)
+    headers[at] = name, bytes(value)
+
+
+def shift(chance: random.Random, headers: list[Header]) -> None:
+    """Move a byte from one value to the next: together they are as before."""
+    at = chance.randrange(len(headers) - 1)
+    (name, value), (next_name, next_value) = headers[at : at + 2]
+    value, next_value = value or b"", next_value or b""
+    headers[at : at + 2] = [(name, value[:-1]), (next_name, value[-1:] + next_value)]
+
+
+CHANGES: list[Change] = [lose, double, swap, add, rename, rewrite, flip, shift]
 
 
 def in_full(stated: bytes | None) -> str:
