@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = re.findall(r"^\| `(\w+)/` \|", TEXT, re.MULTILINE)
-LINES_MAX = 200
 CONTRACTS: list[dict[str, Any]] = PROJECT["tool"]["importlinter"]["contracts"]
 LAYERS = [
     # Neighbours share one entry, "checkback.state | checkback.client".
@@ -21,25 +20,6 @@ LAYERS = [
     # The first contract of layers; the other one is about the parts of the sink.
     for layer in next(one["layers"] for one in CONTRACTS if one["type"] == "layers")
 ]
-ROWS = dict(re.findall(r"^\| `(\w+)/` \| .+ \| (.*) \|$", TEXT, re.MULTILINE))
-"""By folder, what it may not know."""
-KAFKA = {"kafka", "confluent_kafka"}
-PACKAGES = {
-    "Spark": {"pyspark"},
-    "Kafka": KAFKA,
-    "engine": {"pyspark", "deltalake", "pandas", "pyarrow"},
-    "broker": KAFKA,
-    "clock": {"time", "datetime"},
-    "chance": {"random", "secrets", "uuid"},
-    "logging": {"logging"},
-    "numpy": {"numpy"},
-    "options and output": {"click", "rich"},
-}
-"""What the words of the table mean: imports that a contract forbids."""
-
-
-def test_it_has_four_pages() -> None:
-    assert len(TEXT.splitlines()) <= LINES_MAX
 
 
 def test_its_folders_are_the_layers_of_the_import_contract_in_their_order() -> None:
@@ -75,44 +55,6 @@ def test_the_files_to_begin_with_exist() -> None:
 
     assert len(rooms) == 6
     assert [name for room, name in rooms if not (ROOT / room / name).exists()] == []
-
-
-def test_every_row_says_what_a_folder_may_not_know() -> None:
-    assert list(ROWS) == FOLDERS
-    assert all(ROWS.values())
-
-
-def forbidden_to(folder: str) -> set[str]:
-    found = [one for one in CONTRACTS if one["type"] == "forbidden"]
-    own = [one for one in found if f"checkback.{folder}" in one["source_modules"]]
-    return {name for one in own for name in one["forbidden_modules"]}
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_what_a_folder_may_not_know_is_forbidden_by_a_contract(folder: str) -> None:
-    said = re.split(r"[;,]", ROWS[folder])
-    wanted = {name for one in said for name in PACKAGES.get(one.strip(), ())}
-
-    assert wanted - forbidden_to(folder) == set()
-
-
-def test_the_words_of_the_table_are_those_with_a_contract() -> None:
-    """The others speak of folders, for which the layers hold."""
-    said = {one.strip() for row in ROWS.values() for one in re.split(r"[;,]", row)}
-
-    assert said - set(PACKAGES) == {
-        "nothing imports it", "how anything is measured",
-        "`operations/` and above", "`demo/` and above", "`testing/` and above",
-        "how it is installed", "started and operated", "the query", "the checkpoint",
-        "the pipeline",
-        "every folder but `protocol/`", "every folder but `security/`",
-        "`metrics/` and `protocol/`", "every other folder",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("neighbour", ["security", "metrics"])
-def test_the_rules_may_not_know_what_stands_below_their_neighbour(neighbour: str) -> None:
-    assert f"checkback.{neighbour}" in forbidden_to("state")
 
 
 def test_no_module_names_one_above_it_in_a_text() -> None:

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click import Command
-from click.testing import CliRunner
 
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.commands import broker, ledger, topics, tx
 from checkback.commands.checkpoint import rebuild, repartition
 from checkback.commands.jars import command
 from checkback.commands.shared.app import execute
-from checkback.commands.shared.output import CommandOutput, scan_progress
 from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 from checkback.deploy.jars import USUAL_CONFS, ensure_jars, jar_paths, read_lock
-from checkback.operations.topics.position import Position
-from checkback.operations.transactions import resolve as resolving
-from checkback.operations.transactions.history import TransactionHistory
-from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT
-from checkback.protocol.records import Op
 from checkback.streaming.spark.java_classes import java_sources
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def answer(
@@ -85,14 +69,6 @@ def test_a_running_broker_can_not_get_another_port(
     )
     code, told = answer(broker.command, [*start, "--port", "9092"], capsys)
     assert (code, told["bootstrap_servers"]) == (0, "127.0.0.1:9092")
-
-
-def test_a_scan_shows_its_bar_only_to_somebody_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for terminal, shows in ((Terminal(), True), (StringIO(), False)):
-        monkeypatch.setattr(sys, "stderr", terminal)
-        with scan_progress() as advance:
-            advance("half-topic", 5, 10)
-        assert ("half-topic" in terminal.getvalue()) is shows
 
 
 USED_WRONGLY = 2
@@ -153,34 +129,6 @@ def test_both_verdicts_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -
     """The last one was taken."""
     assert execute(tx.command, [*GIVEN, "--rollback"]) == 2
     assert "Give --commit or --rollback, one of them." in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verdict", ["pending", "rollback"])
-def test_the_outcome_is_told_after_the_progress_bar_is_gone(
-    verdict: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[str] = []
-
-    class Finder:
-        def find(self, *_: Any, **__: Any) -> list[TransactionHistory]:
-            return [TransactionHistory(Position(1, 7), "id", "g", "paid", verdict, "", ())]
-
-    def pending(found: list[TransactionHistory]) -> TransactionHistory | None:
-        return found[0] if verdict == "pending" else None
-
-    @contextmanager
-    def finder(*_: Any) -> Iterator[Finder]:
-        yield Finder()
-        steps.append("the bar is gone")
-
-    monkeypatch.setattr(tx, "open_finder", finder)
-    monkeypatch.setattr(resolving, "pending_one", pending)
-    monkeypatch.setattr(resolving, "manual_op", lambda *_, **__: Op(1, 7, "g", "id", COMMIT))
-    monkeypatch.setattr(CommandOutput, "show", lambda *_: steps.append("told"))
-
-    CliRunner().invoke(tx.command, GIVEN)
-
-    assert steps == ["the bar is gone", "told"]
 
 
 @pytest.fixture

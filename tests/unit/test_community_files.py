@@ -14,8 +14,6 @@ from tests.unit.deploy_fields import vendored_schema
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-HOOKS = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
-GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 
@@ -29,15 +27,6 @@ def test_a_workflow_fits_its_schema(workflow: Path) -> None:
     text = re.sub(r"^on:", '"on":', workflow.read_text("utf-8"), flags=re.MULTILINE)
 
     jsonschema.validate(yaml.safe_load(text), vendored_schema("github-workflows"))
-
-
-def test_the_platform_wheel_is_built_from_the_source_archive_that_is_released() -> None:
-    """From a checkout cibuildwheel would copy .venv, gigabytes of it, into the container."""
-    recipe = MAKEFILE.split("\nplatform-wheel:")[1].split("\n\n")[0]
-    release = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
-
-    assert recipe.endswith("dist/checkback-*.tar.gz")
-    assert release.index("make release") < release.index("make platform-wheel")
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.name)
@@ -63,16 +52,6 @@ def jobs(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(text)["jobs"])
 
 
-@pytest.mark.parametrize(("name", "job"), [("test", "test"), ("nightly", "tests")])
-def test_the_console_s_screenshots_are_kept(name: str, job: str) -> None:
-    steps = jobs(name)[job]["steps"]
-    [folder] = [step["env"]["CONSOLE_SCREENSHOTS"] for step in steps if "env" in step]
-    [kept] = [step for step in steps if "upload-artifact" in step.get("uses", "")]
-
-    assert kept["with"]["path"] == folder
-    assert kept["if"].startswith("always()"), "above all when a test failed"
-
-
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.name)
 def test_whoever_runs_tests_has_the_programs_that_they_need(workflow: Path) -> None:
     """Without promtool and Chromium tests skip, and nobody sees that alerts were not tried."""
@@ -80,12 +59,6 @@ def test_whoever_runs_tests_has_the_programs_that_they_need(workflow: Path) -> N
         ran = [step["run"].split()[1] for step in job["steps"] if "run" in step]
         for target in {"unit", "test", "nightly"} & set(ran):
             assert "programs" in ran[: ran.index(target)], (workflow.name, target)
-
-
-def test_every_night_has_a_seed_of_its_own() -> None:
-    for name, job in jobs("nightly").items():
-        (line,) = [step["run"] for step in job["steps"] if "run" in step][-1:]
-        assert "SEED=${{ github.run_number }}" in line, name
 
 
 def nightly_limits_s() -> dict[str, int]:
@@ -129,16 +102,3 @@ def test_every_kind_of_test_is_run_by_day() -> None:
     kinds = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
 
     assert {f"tests/{kind}" for kind in kinds} == named
-
-
-def test_hooks_run_what_make_check_runs() -> None:
-    entries = re.findall(r"entry: (.+)$", HOOKS, re.MULTILINE)
-
-    assert entries
-    assert [entry for entry in entries if f"\t{entry}\n" not in MAKEFILE] == []
-
-
-def test_the_guide_tells_of_every_kind_of_test() -> None:
-    kinds = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))}
-
-    assert {kind for kind in kinds if f"`tests/{kind}/" not in GUIDE} == set()

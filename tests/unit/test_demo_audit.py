@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,11 +9,9 @@ import pytest
 from confluent_kafka import Message
 from tests.deciding import plain_half
 
-from checkback.demo import audit as auditing
 from checkback.demo.audit import AuditFindingKind, Evidence, SeenRecord, audit
 from checkback.demo.fates import Ending, Fate, plan_orders
 from checkback.demo.orders import OrderStatus, OrderTruth
-from checkback.demo.report import DemoReport, fate_lines
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 
@@ -110,37 +107,6 @@ def test_every_refused_record_is_found_with_its_reason() -> None:
     assert "the op has no PGROUP" in finding.text
 
 
-def test_findings_come_on_top_of_each_other() -> None:
-    finals = [*without(RIGHT.finals, PAID), seen(ROLLED_BACK)]
-
-    assert set(found(replace(RIGHT, finals=finals))) == {
-        (AuditFindingKind.MISSING, PAID),
-        (AuditFindingKind.WRONGLY_THERE, ROLLED_BACK),
-    }
-
-
-def test_the_table_counts_by_fate() -> None:
-    lines = {line.fate: line for line in fate_lines(TRUTHS, RIGHT)}
-    paid, never = lines[Fate.COMMITTED], lines[Fate.NEVER_ANSWERED]
-
-    assert list(lines) == list(Fate)
-    assert sum(line.orders for line in lines.values()) == len(ORDERS)
-    assert paid.orders == paid.committed_locally == paid.finals > 0
-    assert (paid.check_requests, paid.check_answers, paid.discarded) == (1, 1, 0)
-    assert (never.committed_locally, never.check_requests, never.finals) == (0, 5, 0)
-    assert never.discarded == never.orders
-
-
-def test_a_report_passes_only_without_findings() -> None:
-    lines = fate_lines(TRUTHS, RIGHT)
-    report = DemoReport(1, 9.5, 4, lines, [], [])
-    failed = replace(report, findings=audit(TRUTHS, replace(RIGHT, finals=[])))
-
-    assert report.as_data()["audit_passed"] is True
-    assert report.as_data()["orders"] == len(ORDERS)
-    assert failed.as_data()["audit_passed"] is False
-
-
 TOPICS = TopicNames()
 make_message: Any = Message  # the stubs have no constructor
 
@@ -157,19 +123,3 @@ def op(order_id: str, *, answers_check: bool) -> Message:
     return cast(
         "Message", make_message(TOPICS.op, key=one.key(), value=one.value(), headers=one.headers())
     )
-
-
-def test_answers_to_checks_are_counted_by_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    ops = [op("a", answers_check=True)] * 2 + [op("b", answers_check=False)]
-    stored = {TOPICS.half: [half("a"), half("b")], TOPICS.op: ops}
-
-    def read(connection: Mapping[str, object], topic: str) -> list[Message]:
-        assert connection["bootstrap.servers"] == "kafka:9092"
-        return stored.get(topic, [])
-
-    monkeypatch.setattr(auditing, "read_topic", read)
-    collected = auditing.collect_evidence("kafka:9092", TOPICS, ["g"])
-
-    assert collected.check_answers == {"a": 2}
-    assert collected.halves[0] == SeenRecord("RMQ_SYS_TRANS_HALF_TOPIC", "a", b"body", "")
-    assert collected.finals == []

@@ -10,7 +10,7 @@ import pytest
 from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.demo.fates import Fate, Order, plan_orders
 from checkback.demo.order_service import OrderListener, OrderService
-from checkback.demo.orders import OrderDatabase, OrderExistsError, OrderStatus
+from checkback.demo.orders import OrderDatabase, OrderStatus
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
@@ -131,39 +131,6 @@ def test_a_local_transaction_that_is_slower_than_its_check_can_not_commit(
     assert check(listener, order) is ROLLBACK
     assert execute(listener, order) is ROLLBACK
     assert status_of(database, order) is OrderStatus.REFUSED
-
-
-def test_an_order_is_placed_once(database: OrderDatabase) -> None:
-    order = order_of(Fate.COMMITTED)
-    database.place(order, OrderStatus.PAID)
-
-    with pytest.raises(OrderExistsError):
-        database.place(order, OrderStatus.PAID)
-
-
-def test_batches_are_taken_in_order_and_once(database: OrderDatabase) -> None:
-    taken: list[Order] = []
-    while batch := database.take_batch(never_answered=False):
-        assert len({order.batch for order in batch}) == 1
-        taken += batch
-    never = database.take_batch(never_answered=True)
-
-    assert sorted([*taken, *never], key=lambda order: order.order_id) == ORDERS
-    assert [order.batch for order in taken] == sorted(order.batch for order in taken)
-    assert {order.fate for order in never} == {Fate.NEVER_ANSWERED}
-    assert database.take_batch(never_answered=True) == []
-
-
-def test_an_order_that_failed_in_its_transaction_leaves_nothing(database: OrderDatabase) -> None:
-    def fail_half_way() -> None:
-        with database.transaction() as connection:
-            connection.execute("UPDATE incoming SET taken = 1")
-            raise DiedError
-
-    with pytest.raises(DiedError):
-        fail_half_way()
-
-    assert len(database.take_batch(never_answered=True)) > 0
 
 
 def test_a_fatal_batch_dies_once_each_of_its_orders_is_open(

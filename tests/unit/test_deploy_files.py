@@ -161,24 +161,6 @@ def test_the_console_of_kubernetes_starts_and_reaches_what_it_shows() -> None:
     assert {"podSelector": {"matchLabels": label}} in asking
 
 
-def test_services_of_kubernetes_are_not_taken_for_settings() -> None:
-    """Every pod has variables of each service: CHECKBACK_METRICS_PORT would be one of ours."""
-    kinds = [one for path in MANIFESTS for one in loaded(path) if one["kind"] == "Service"]
-    for name in {one["metadata"]["name"] for one in kinds}:
-        stem = name.upper().replace("-", "_")
-        found = {f"{stem}_SERVICE_HOST": "10.0.0.1", f"{stem}_PORT": "tcp://10.0.0.1:9404"}
-        assert read_environment(found) == {}, name
-
-
-def test_prometheus_calls_the_job_on_kubernetes_as_the_alerts_do() -> None:
-    """A PodMonitor calls it namespace/name by itself, and CheckbackDown would fire for ever."""
-    (monitor,) = loaded(KUBERNETES / "pod-monitor.yaml")
-    selected = monitor["spec"]["selector"]["matchLabels"]
-    rules = (DEPLOY / "prometheus" / "checkback.rules.yml").read_text("utf-8")
-
-    assert {selected[monitor["spec"]["jobLabel"]]} == set(re.findall(r'job="(\w+)"', rules))
-
-
 def test_settings_of_kubernetes_are_settings() -> None:
     settings = load_settings(KUBERNETES / "checkback.toml", {}, {})
 
@@ -231,18 +213,6 @@ def test_images_and_class_paths_are_those_of_this_version() -> None:
     assert pinned is not None
     assert f"/spark:{pinned[1]}\n" in container
     assert f"checkback:{checkback.__version__}" in container
-
-
-def test_the_container_file_copies_what_is_there_or_built_before() -> None:
-    container = (DEPLOY / "container" / "Containerfile").read_text("utf-8")
-    sources = re.findall(r"^COPY (?!--)(\S+) ", container, re.MULTILINE)
-
-    assert sources == [
-        "requirements/extras.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
-    ]  # fmt: skip
-    assert "USER 185" in container.rpartition("COPY")[2]
-    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
-    assert ignored[1:] == ["*", *(f"!{one}" for one in sources)]
 
 
 def test_the_console_of_compose_starts_and_shows_what_the_pipeline_beside_it_does() -> None:
@@ -317,16 +287,6 @@ def test_what_our_services_mount_belongs_to_their_user() -> None:
     assert mounted
     for folder in mounted:
         assert f"RUN install --directory --owner {user} {folder}\n" in container
-
-
-def test_systemd_signals_every_process_of_the_job_and_starts_it_again_after_any_outage() -> None:
-    """As tests/integration/test_signals.py imitates it, and docs/operating/bad-days.md says."""
-    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8").splitlines()
-
-    assert {
-        "KillMode=control-group", "Restart=on-failure", "StartLimitIntervalSec=0",
-    } <= set(unit)  # fmt: skip
-    assert not any(line.startswith("StartLimitBurst=") for line in unit)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=named)

@@ -10,7 +10,7 @@ import pytest
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.report import BatchReport, PageStatus, summed
 from checkback.streaming.reports.progress import SLOW_S, PendingIndex, Progress
-from checkback.streaming.reports.progress_text import event_text, is_quiet, progress_text
+from checkback.streaming.reports.progress_text import is_quiet, progress_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:
@@ -24,10 +24,6 @@ def test_pending_is_what_the_last_status_of_each_page_says() -> None:
 
     assert index.pending == 4
     assert index.oldest_ms == 70
-
-
-def test_nothing_pending_has_no_oldest() -> None:
-    assert PendingIndex().oldest_ms is None
 
 
 def test_a_line_counts_since_the_one_before() -> None:
@@ -79,44 +75,6 @@ def test_the_backlog_of_checks_counts_pages_that_sleep_until_their_turn() -> Non
     assert progress.line(2_000, 10).check_backlog == 2
 
 
-def test_asked_groups_are_handed_over_once_and_silent_ones_named() -> None:
-    progress = Progress()
-    asked = report(checks=2)
-    asked.asked_groups.update({"orders": 1, "billing": 1})
-    progress.add(0, asked)
-
-    assert progress.take_asked_groups() == {"orders", "billing"}
-    assert progress.take_asked_groups() == set()
-    text = progress_text(progress.line(1, None, ["billing"]))
-    assert text.endswith("nobody answers for billing")
-
-
-def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
-    progress = Progress()
-    quiet = progress_text(progress.line(0, None))
-    lost = report(finals=1_234)
-    lost.undelivered_groups["billing"] = 1
-    progress.add(7, lost)
-
-    loud = progress_text(progress.line(2_000, 410))
-
-    assert quiet[8:] == "  batch -  nothing pending"
-    assert "  batch 7 (410ms)  finals 1,234  nothing pending" in loud
-    assert loud.endswith("checks undelivered to billing")
-
-
-def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
-    progress = Progress()
-    names = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
-    progress.add(7, report(**dict.fromkeys(names, 1_234_567)))
-
-    lines = progress_text(progress.line(2_000, 410), 80).splitlines()
-
-    assert max(map(len, lines)) <= 80
-    assert len(lines) > 1
-    assert all(line.startswith(" " * 10) for line in lines[1:])
-
-
 def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() -> None:
     names = [f"orders-service-of-team-{number}-in-production" for number in range(6)]
     loud = Progress().line(2_000, 410, names)
@@ -132,42 +90,11 @@ def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() 
     assert " ".join(" ".join(lines).split()).endswith(f"nobody answers for {', '.join(names)}")
 
 
-def test_a_part_after_a_wide_one_goes_on_where_that_ends() -> None:
-    groups = ["billing-service-of-the-first-team", "orders-service-of-the-second-team"]
-    line = Progress().line(2_000, 410, ["g"])
-    line = replace(line, undelivered_groups=dict.fromkeys(groups, 1))
-
-    lines = progress_text(line, 80).splitlines()
-
-    assert lines[1:] == [
-        " " * 10 + "checks undelivered to billing-service-of-the-first-team,",
-        " " * 12 + "orders-service-of-the-second-team  nobody answers for g",
-    ]
-
-
 @pytest.mark.parametrize("width", [0, 1, 10, 40])
 def test_a_name_wider_than_the_terminal_stays_whole(width: int) -> None:
     name = "x" * 60
 
     assert name in progress_text(Progress().line(0, None, [name]), width)
-
-
-def test_what_a_start_and_broken_rules_say_fits_the_terminal() -> None:
-    path = "/var/lib/checkback/production/eu-central/checkpoints/orders-and-payments-pipeline"
-    facts = {"application_id": "orders-and-payments", "state_partitions": 16,
-             "checkpoint": path, "access_control": "off"}  # fmt: skip
-    problem = "line 3: The secret has 5 characters. " * 4
-
-    started = event_text("started", facts, 90).splitlines()
-    broken = event_text("access_rules_broken", {"problem": problem}, 80).splitlines()
-
-    assert started == [
-        "started orders-and-payments: 16 state partitions, checkpoint",
-        f"  {path},",
-        "  access control off",
-    ]
-    assert max(map(len, broken)) <= 80
-    assert event_text("started", facts, 1_000).count("\n") == 0
 
 
 def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
@@ -190,15 +117,6 @@ def test_what_the_checkpoint_held_is_older_than_any_report() -> None:
 
     assert progress.index.pending == 11
     assert progress.index.oldest_ms == 250
-
-
-def test_a_page_resolved_after_the_checkpoint_was_read_is_gone() -> None:
-    index = PendingIndex()
-    index.complete([PageStatus(0, 0, 5, 100)])
-
-    index.update([PageStatus(0, 0, 0, -1)])
-
-    assert index.pending == 0
 
 
 def test_the_first_page_that_has_something_to_do_is_known_once_all_pages_are() -> None:

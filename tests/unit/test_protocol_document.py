@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from checkback.client import validation
-from checkback.client.kafka.connections import KafkaClients
 from checkback.client.kafka.errors import REFUSALS
 from checkback.client.listener import REMARK_LENGTH_MAX
-from checkback.client.options import ProducerOptions
 from checkback.protocol import properties as names
 from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings
@@ -29,7 +27,7 @@ from checkback.protocol.refusals import (
     RefusedReason,
     refused_headers,
 )
-from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, signed_content
+from checkback.protocol.signed_content import signed_content
 from checkback.security.record_signer import RecordSigner
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.records.router import Router
@@ -37,7 +35,6 @@ from checkback.sinks.records.sink_record import SinkRecord
 from checkback.state.formats.outcome import Action, Counter, Outcome
 from checkback.state.formats.settled_marks import _HEADER, SETTLED_VERSION, Mark, pack_settled
 from checkback.state.steps.halves import IMMUNITY_MS_MAX
-from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
 PARTITION, OFFSET = 2, 77
@@ -180,10 +177,6 @@ def test_the_signed_bytes_are_what_the_code_signs() -> None:
     assert f"`{SIGNER.secret_key}`" in TEXT
 
 
-def test_how_far_a_clock_may_be_off_is_told() -> None:
-    assert f"more than {BORN_TIME_TOLERANCE_MS:,} ms" in TEXT
-
-
 def test_the_layout_of_a_settled_mark_is_the_code_s() -> None:
     sizes = {"u8": 1, "i32": 4, "i64": 8, "u32": 4, "pad": 3, "u16": 2}
     fields = table("### Fields of a settled mark")
@@ -294,40 +287,10 @@ def test_a_table_has_exactly_these_names(heading: str, expected: frozenset[str])
     assert set(column(heading)) == expected
 
 
-def test_room_for_headers_is_that_of_the_code() -> None:
-    room = topics.HEADER_ROOM_BYTES
-
-    assert f"{room:,} bytes more for half, op and settled topic, {2 * room:,} more" in TEXT
-
-
-def test_settings_of_a_check_consumer_are_those_of_the_client() -> None:
-    rows = {row[0]: row[1] for row in table("### A check consumer's settings")}
-    opened: dict[str, object] = {}
-    clients = KafkaClients("b:1", "c", ProducerOptions())
-    clients._open = lambda _, settings: opened.update(settings)  # type: ignore[assignment]
-    clients.check_consumer("check topic")
-    assert opened["group.id"] == "check topic"
-    opened["metadata.max.age.ms"] = opened["topic.metadata.refresh.interval.ms"]
-    defaults = {"group.protocol", "partition.assignment.strategy"}
-
-    assert not defaults & opened.keys()
-    assert {name: value for name, value in rows.items() if name not in defaults} == {
-        name: f"{value:,}" if type(value) is int else str(value).lower()
-        for name, value in opened.items()
-        if name in rows
-    }
-
-
 def test_errors_that_prove_that_nothing_was_stored_are_those_of_the_client() -> None:
     stated = {int(code) for code in column("### Errors that prove that nothing was stored")}
 
     assert stated == {int(code) for code in REFUSALS if code > KafkaError.NO_ERROR}
-
-
-def test_every_header_of_the_half_is_in_its_table() -> None:
-    assert {name for name, _ in HALF} - {"source"} <= set(
-        column("### Headers of a half message", 1)
-    )
 
 
 def test_reasons_for_a_refusal_are_told_with_their_codes_and_texts() -> None:
@@ -343,10 +306,6 @@ def test_defaults_are_those_of_the_settings() -> None:
     settings = Settings()
 
     assert rows == {name: getattr(settings, name) for name in rows}
-
-
-def test_ops_that_may_wait_are_told() -> None:
-    assert f"At most {WAITING_OPS_PER_OFFSET_MAX} ops wait for one offset" in TEXT
 
 
 def wrapped(data: bytes, width: int = 16) -> str:

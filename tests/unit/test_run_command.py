@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 import pytest
 
 from checkback.commands import demo
-from checkback.commands.run import REPLACE_LINE, TerminalLines, command, losing_lines
+from checkback.commands.run import REPLACE_LINE, TerminalLines, losing_lines
 from checkback.commands.shared.app import execute
-from checkback.commands.shared.errors import EXIT_OK
 from checkback.commands.shared.output import CommandOutput
 from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
 from checkback.demo.report import DemoReport, fate_lines
@@ -58,21 +56,6 @@ def test_a_warning_that_lasts_is_written_in_place(capsys: pytest.CaptureFixture[
     assert erased == [0, 0, 0, shown[2], 0]
     assert shown[1] == shown[2] == shown[3] > 1
     assert "nobody answers for" in written[3]
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_is_told_at_once_that_the_start_takes_a_while(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
-) -> None:
-    """For ten to thirty seconds nothing was said."""
-    monkeypatch.setattr("checkback.commands.run.find_java", lambda: None)
-    monkeypatch.setattr("checkback.commands.run.pipeline_jars", lambda _: [])
-    monkeypatch.setattr("checkback.streaming.job.run.Job.run", lambda _: None)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
-
-    assert execute(command, ["--bootstrap-servers", "b:1", "--checkpoint", "c"]) == EXIT_OK
-
-    assert ("starting Spark" in capsys.readouterr().out) is is_terminal
 
 
 class FullDisk(io.StringIO):
@@ -130,15 +113,6 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, report: DemoReport, *arguments: st
     return execute(demo.command, ["--keep", *arguments])
 
 
-def test_an_audit_without_findings_exits_with_0(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path / "new")) == 0
-    shown = capsys.readouterr().out
-    assert "Audit passed" in shown
-    assert max(len(line) for line in shown.splitlines() if str(tmp_path) not in line) <= 80
-
-
 def test_a_finding_is_shown_and_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,19 +123,6 @@ def test_a_finding_is_shown_and_exits_with_1(
     assert max(len(line) for line in shown.splitlines() if str(tmp_path) not in line) <= 80
     assert "missing: order-0007: committed locally, not on orders.retail" in shown
     assert "Audit passed" not in shown
-
-
-def test_json_is_one_document_with_the_findings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = replace(GREEN, findings=[MISSING])
-    folder = tmp_path / "new"
-
-    assert run_demo(monkeypatch, report, "--data-dir", str(folder), "--output", "json") == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["audit_passed"] is False
-    assert document["findings"][0]["kind"] == "missing"
-    assert document["data_dir"] == str(folder)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(
@@ -198,7 +159,3 @@ def test_without_java_it_says_so_and_leaves_no_folder(
     assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path / "new")) == 3
     assert "contains no Java" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
-
-
-def test_too_few_orders_are_used_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_demo(monkeypatch, GREEN, "--orders", "3") == 2

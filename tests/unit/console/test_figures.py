@@ -13,16 +13,11 @@ from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.console import overview as figures
 from checkback.console.overview import (
-    DRAWN_MAX,
-    History,
     MetricSamples,
     Snapshot,
     announced_metrics,
     batch_times_ms,
     figures_of,
-    nice_top,
-    number_text,
-    plot,
     rates_of,
     read_samples,
 )
@@ -150,40 +145,3 @@ def test_rates_and_batch_times_are_those_between_two_snapshots() -> None:
 
     assert [value for _, value in rates_of(kept, "committed")] == [100.0, 0.0, None]
     assert [value for _, value in batch_times_ms(kept)] == [250.0, 250.0, None]
-
-
-def test_the_history_keeps_the_newest_and_plots_them() -> None:
-    history = History()
-    assert (history.latest, [one.lines for one in history.plots()]) == (None, [()] * 7)
-    for second in range(4_000):
-        history.add(snapshot(second, second * 5, None))
-
-    assert (len(history.snapshots()), history.taken) == (1_800, 4_000)
-    committed = next(one for one in history.plots() if one.title == "Committed")
-    assert (committed.latest, committed.unit, committed.span) == ("5", "/s", "29m59s")
-    assert "now 5 /s" in committed.says
-    points = len(committed.lines[0].split())
-    assert 200 < points <= DRAWN_MAX
-
-
-def test_a_plot_fits_its_box_and_leaves_gaps_open() -> None:
-    points = [(0, 0.0), (1, 10.0), (2, None), (3, 5.0), (4, 5.0)]
-    drawn = plot("Pending", "", points, "4s")
-
-    assert drawn.lines == ("0.0,68.0 80.0,4.0", "240.0,36.0 320.0,36.0")
-    assert (drawn.top, drawn.latest) == ("10", "5")
-    assert plot("Pending", "", [], "0s").lines == ()
-
-
-def test_ages_are_durations_on_a_round_scale() -> None:
-    """The overview said 1020 s of 2000s, and 17m above it."""
-    drawn = plot("Oldest pending", "s", [(0, 900.0), (1, 1_020.0)], "1s")
-
-    assert (drawn.latest, drawn.top, drawn.unit, drawn.latest_unit) == ("17m", "30m", "", "")
-    assert plot("Oldest pending", "s", [(0, 1.0), (1, 2e6)], "1s").top == "23d3h"
-
-
-def test_numbers_are_short() -> None:
-    texts = {0: "0", 999: "999", 12_345: "12.3k", 1_234_567: "1.23M", 0.25: "0.25", 5e9: "5G"}
-    assert {value: number_text(value) for value in texts} == texts
-    assert [nice_top(value) for value in (0, 0.3, 1, 1.2, 49, 51)] == [1, 0.5, 1, 2, 50, 100]

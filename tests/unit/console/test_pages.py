@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import tomllib
-from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from tests.unit.console.console_stage import (
-    NOW_MS,
     OPERATOR,
     TOKEN,
-    MadeUpFacts,
     Stage,
     make_stage,
 )
@@ -23,13 +18,10 @@ from tests.unit.console.console_stage import (
 from checkback.console.access import AccessRules, digest
 from checkback.console.app import SECURITY_HEADERS, new_application
 from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
-from checkback.console.overview import UNKNOWN
 from checkback.console.pages import reading as pages
 from checkback.console.pages.acting import _own_path
 from checkback.console.pages.live import event
 from checkback.console.pending_view import PendingView
-from checkback.console.rendering import FOLDER, breakable
-from checkback.operations.transactions.timestamps import time_text
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -77,33 +69,6 @@ def test_pending_is_listed_chosen_and_paged(stage: Stage) -> None:
     for path in ("/pending", "/parts/pending"):
         for wrong in ("older_than=soon", "sort=password", "number=x", "number=0"):
             assert client.get(f"{path}?{wrong}").status_code == 400, wrong
-
-
-def test_when_a_pending_half_was_last_asked_about_is_known(stage: Stage) -> None:
-    """It was "checks 15, last asked never"."""
-    rows = stage.client().get("/parts/pending").text.split("<tr>")
-    asked = next(row for row in rows if ">0:4<" in row)
-    silent = next(row for row in rows if ">0:8<" in row)
-
-    assert time_text(NOW_MS) in asked
-    assert "never" in silent
-
-
-def test_figures_of_the_overview_lead_to_what_they_count(stage: Stage) -> None:
-    latest = stage.console.history.latest
-    assert latest is not None
-    stage.console.history.add(replace(latest, totals={"discarded": 2, "refused": 3}))
-    shown = stage.client().get("/parts/live").text
-
-    for path in ("/pending", "/discarded", "/refused"):
-        assert f'<dd><a href="{path}">' in shown
-
-
-def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
-    shown = stage.client().get("/parts/doctor").text
-
-    assert "missing. <em>Run <code>checkback topics create</code>.</em>" in shown
-    assert "hold 3 open transactions. <em>" in shown
 
 
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
@@ -195,18 +160,6 @@ def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
     ]  # fmt: skip
     assert stage.told[1].says == "The action was not confirmed."
     assert "paid by phone" in client.get("/actions").text
-
-
-def test_the_refused_page_counts_only_the_reasons_that_there_were(stage: Stage) -> None:
-    latest = stage.console.history.latest
-    assert latest is not None
-    counted = {"REAL_TOPIC_MISSING": 4.0, "HALF_LOST": 0.0}
-    stage.console.history.add(replace(latest, refused=counted))
-
-    shown = stage.client().get("/refused").text
-
-    assert '<a href="/refused?reason=REAL_TOPIC_MISSING">4</a>' in shown
-    assert "/refused?reason=HALF_LOST" not in shown
 
 
 def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -> None:
@@ -310,15 +263,6 @@ def test_every_page_and_part_wants_a_reader() -> None:
             assert "visitor" in route.endpoint.__annotations__, route  # type: ignore[attr-defined]
 
 
-def test_an_empty_property_is_said_to_be_empty(stage: Stage) -> None:
-    shown = stage.signed_in().get("/parts/records/discarded/0:6")
-    assert '<dt>CHECK_IMMUNITY_TIME_IN_SECONDS</dt><dd><span class="muted">(empty)' in shown.text
-
-
-def test_a_long_topic_breaks_behind_an_underscore_and_stays_text() -> None:
-    assert breakable("a_<b>\x1b_c") == "a_<wbr>&lt;b&gt;\\x1b_<wbr>c"
-
-
 def test_an_event_has_a_field_for_each_line() -> None:
     assert event("snapshot", "<p>\na</p>") == "event: snapshot\ndata: <p>\ndata: a</p>\n\n"
 
@@ -363,24 +307,6 @@ with checkpoint_readable(settings):
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_console_installs_what_reads_a_checkpoint() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert any(one.startswith("rocksdict") for one in project["optional-dependencies"]["web"])
-
-
-@pytest.mark.parametrize(
-    "template",
-    [one for one in sorted(FOLDER.rglob("*.html")) if "<table" in one.read_text("utf-8")],
-    ids=lambda path: path.name,
-)
-def test_every_table_becomes_cards_on_a_phone_and_each_value_has_its_name(template: Path) -> None:
-    """Lag, the last column of its table, lay beside the screen."""
-    text = template.read_text("utf-8")
-
-    assert all('class="cards' in one for one in re.findall(r"<table[^>]*>", text))
-    assert [one for one in re.findall(r"<td[^>]*>", text) if "data-label=" not in one] == []
-
-
 def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: Path) -> None:
     rules = AccessRules(
         proxy_header="X-User",
@@ -395,24 +321,3 @@ def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: 
     proved = client.get("/", headers={**sent, "X-Checkback-Proxy-Secret": TOKEN})
     assert "/sign-in" not in str(proved.url)
     assert "kim" in proved.text
-
-
-def test_how_long_the_oldest_unread_record_waits_is_said(stage: Stage) -> None:
-    assert "has waited for 1m15s" in stage.client().get("/parts/lag").text
-
-
-def test_a_checkpoint_that_holds_nothing_has_no_dash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The marker of a state partition without output yet is at batch 0: a dash before."""
-    stage = make_stage(tmp_path, checkpoint=str(tmp_path))
-    told = stage.sources.facts.checkpoint()
-    told |= {"application_id": "app", "page_size": 100, "pending": 0, "oldest_pending_ms": None}
-    told["state"] = [{**one, "next_batch": 0} for one in told["state"]]
-    told["positions"] = told["positions"][:2]
-    monkeypatch.setattr(MadeUpFacts, "checkpoint", lambda _: told)
-
-    shown = stage.client().get("/parts/checkpoint").text
-
-    assert "Last batch written" in shown
-    assert UNKNOWN not in shown

@@ -7,7 +7,6 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.unit.console.console_stage import EVIL, Stage, make_stage
@@ -19,7 +18,6 @@ from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
 from checkback.console.words import half_properties
 from checkback.operations.topics.position import Position
-from checkback.operations.transactions.history import HistoryEvent
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason, refused_headers
 
@@ -45,43 +43,6 @@ def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: St
 
     assert "\\u202emoc.live\\x1b[8m" in shown
     assert "a\n\\u202eb" in shown
-
-
-def test_a_long_property_is_cut_and_has_a_row_of_its_own(stage: Stage) -> None:
-    shown = rendered("parts/transaction.html", {
-        "shown": [{"history": stage.console.facts.histories("0:4")[0], "entries": [],
-                   "waits": None, "body": b"", "properties": {"long": "y" * 9_000, "note": "n"}}],
-        "visitor": Visitor("kim", sees_bodies=True),
-    })  # fmt: skip
-
-    assert '<div class="long"><dt>long</dt>' in shown
-    assert "y… (9000 bytes in all)" in shown
-    assert "<div><dt>note</dt>" in shown
-
-
-def test_a_commit_whose_final_was_refused_leads_to_where_it_is_sent(stage: Stage) -> None:
-    [one] = stage.console.facts.histories("1:5")
-    facts = {"reason": "REAL_TOPIC_MISSING", "says": "", "origin_topic": "", "origin_partition": 1,
-             "origin_offset": 5}  # fmt: skip
-    event = HistoryEvent("refused", 0, "", Position(0, 1), facts)
-    refused = replace(one, events=(*one.events, event))
-    context: dict[str, Any] = {"entries": [], "waits": None, "body": b"", "properties": {}}
-    for history, leads in ((refused, True), (one, False)):
-        shown = rendered("parts/transaction.html", {
-            "shown": [{**context, "history": history}], "visitor": Visitor(),
-        })  # fmt: skip
-        assert ('href="/refused?reason=REAL_TOPIC_MISSING"' in shown) is leads
-
-
-def test_a_refused_record_leads_to_its_transaction(stage: Stage) -> None:
-    """A half by its position, an op by the id that it names."""
-    listed = stage.client().get("/parts/refused").text
-
-    found = "0A0000000099C0FFEE00112233445566"
-    assert f'<a href="/transactions?name={found}">{found}</a>' in listed
-    assert listed.count(f'<a href="/transactions/0:41">{found}</a>') == 2
-    assert f"{'g' * 64}…" in listed, "a name that a stranger chose is cut"
-    assert "g" * 65 not in listed
 
 
 def test_nothing_that_a_message_says_becomes_markup(stage: Stage) -> None:
@@ -117,14 +78,6 @@ def test_a_timeline_says_what_who_and_why(stage: Stage) -> None:
     gone = stage.client().get("/parts/transactions/1:3").text
     assert "Discarded after 15 checks" in gone
     assert "Resumed as 1:9" in gone
-
-
-def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> None:
-    of_a_discarded = stage.signed_in().get("/parts/transactions/1:3").text
-    of_a_pending = stage.signed_in().get("/parts/transactions/0:4").text
-
-    assert '<a href="/discarded?group=' in of_a_discarded
-    assert "/discarded?group=" not in of_a_pending
 
 
 def test_of_names_of_megabytes_the_list_of_refused_records_keeps_the_beginning(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.unit.console.console_stage import half, make_stage, pending_history
+from tests.unit.console.console_stage import half, pending_history
 
 from checkback.console.facts import KafkaFacts
 from checkback.console.pending_view import PendingView
@@ -61,13 +60,6 @@ def test_an_op_that_nobody_read_yet_points_to_the_pipeline() -> None:
 
     assert found.says == "An op says commit; the pipeline did not take it yet."
     assert "whether the pipeline runs" in found.remedy
-
-
-def test_the_page_of_a_pending_transaction_says_why_it_is_pending(tmp_path: Path) -> None:
-    client = make_stage(tmp_path).client()
-
-    assert "Why it is pending." in client.get("/parts/transactions/0:4").text
-    assert "Why it is pending." not in client.get("/parts/transactions/1:5").text
 
 
 def test_brokers_that_do_not_name_members_take_no_history_away() -> None:

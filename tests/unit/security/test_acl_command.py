@@ -121,29 +121,6 @@ def test_lint_needs_the_secrets_unless_told_otherwise(
     assert "hunter2" not in str(told)
 
 
-def test_lint_prints_a_line_per_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    file = tmp_path / "plain_acl.yml"
-    file.write_text("accounts:\n- accessKey: orders\n  secretKey: 12345\n", "utf-8")
-    code, text = run(capsys, "lint", str(file))
-
-    assert code == 1
-    assert text.splitlines() == [
-        "mistake in line 2: accessKey has 6 characters. It needs 7 or more.",
-        (
-            "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 random ones are"
-            " safe."
-        ),
-        (
-            "warning in line 3: The secret itself stands in the file. Write {env: NAME} or"
-            " {file: PATH}."
-        ),
-        "2 mistakes, 1 warning.",
-    ]
-
-
 def test_a_file_that_is_not_there_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,22 +128,6 @@ def test_a_file_that_is_not_there_is_an_error(
 
     assert code == 2
     assert "can't be read" in text
-
-
-def test_grants_are_printed_as_a_shell_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["grants", "--principal", "User:orders", "--group", "orders", "--topic", "paid"]
-    code, text = run(capsys, *asked, "--bootstrap-servers", "b:1", "--topic-prefix", "eu.")
-
-    assert code == 0
-    assert (
-        "# to say commit or rollback:\n"
-        "kafka-acls --bootstrap-server b:1 --add --allow-principal User:orders --operation Write"
-        " --topic eu.RMQ_SYS_TRANS_OP_HALF_TOPIC\n"
-    ) in text
-    optional = [line for line in text.splitlines() if line.startswith("# kafka-acls")]
-    assert [line.split()[-1] for line in optional] == [
-        "eu.RMQ_SYS_TRANS_HALF_TOPIC", "eu.RMQ_SYS_TRANS_STATUS_TOPIC", "paid",
-    ]  # fmt: skip
 
 
 def test_groups_of_one_principal_share_their_topics(capsys: pytest.CaptureFixture[str]) -> None:
