@@ -14,10 +14,10 @@ import click
 from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.metrics.log_lines import LOGGER, write_log_lines
+from checkback.metrics.printable import printable
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
-from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.console.access import AccessRules

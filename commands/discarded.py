@@ -25,13 +25,13 @@ from checkback.commands.shared.output import (
     terminal_text,
 )
 from checkback.commands.shared.settings import settings_options
+from checkback.metrics.printable import printable
 from checkback.operations.parked.discarded import REASONS, DiscardedHalf
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.resume import Resumption, chosen_halves
 from checkback.operations.parked.resume import resume as resume_chosen
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.printable import printable
 
 HEADINGS = (
     "record", "transaction id", "group", "real topic", "reason", "checks", "half stored",

@@ -28,13 +28,13 @@ from checkback.commands.shared.output import (
     terminal_text,
 )
 from checkback.commands.shared.settings import settings_options
+from checkback.metrics.printable import printable
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.refused import RefusedRecord
 from checkback.operations.parked.resend import Resending, chosen_records
 from checkback.operations.parked.resend import resend as resend_chosen
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.printable import printable
 from checkback.protocol.refusals import RefusedReason
 
 HEADINGS = (

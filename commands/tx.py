@@ -16,12 +16,12 @@ from checkback.commands.shared.output import (
     terminal_text,
 )
 from checkback.commands.shared.settings import settings_options
+from checkback.metrics.printable import printable
 from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
 from checkback.operations.transactions.resolve import OpOutcome, decide
 from checkback.operations.transactions.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
-from checkback.protocol.printable import printable
 from checkback.protocol.records import Op, OperatorFacts
 
 newer_than_option = click.option(

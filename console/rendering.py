@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 
 from checkback.console.facts import SEARCHED_OFFSETS_MAX
 from checkback.console.overview import HEIGHT, WIDTH, number_text
+from checkback.metrics.printable import printable
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.durations import duration_text
-from checkback.protocol.printable import printable
 
 FOLDER: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"

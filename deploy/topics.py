@@ -102,6 +102,7 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
         half_retention_ms=settings.half_retention_ms,
         max_message_bytes=settings.max_message_bytes,
         replication_factor=settings.replication_factor,
+        relay=settings.relay,
     )
 
 

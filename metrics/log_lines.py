@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
-from checkback.protocol.printable import printable
+from checkback.metrics.printable import printable
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOGGER: Final = "checkback"

@@ -134,6 +134,15 @@ class Settings:
     )
     check_enabled: bool = _setting(True, "false: no check requests, no discards")
     reject_transactions: bool = _setting(False, "true: refuse new halves, resolve the old ones")
+    relay: bool = _setting(
+        False, "true: ops pass through `checkback relay`, which ends clean transactions at once"
+    )
+    relay_memory_bytes_max: int = _setting(
+        268_435_456,
+        "Most bytes of half messages that a relay holds; older ones become final in the job",
+        least=0,
+        most=2**40,
+    )
     page_size: int | None = _setting(
         None,
         f"Half offsets per state row; default: the checkpoint's, for a new one: {NEW_PAGE_SIZE}",

@@ -19,12 +19,13 @@ CHECK_TOPIC_PREFIX: Final = "RMQ_SYS_TRANS_CHECK_"
 DISCARDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 REFUSED_TOPIC: Final = "RMQ_SYS_TRANS_REFUSED_TOPIC"
 SETTLED_TOPIC: Final = "RMQ_SYS_TRANS_SETTLED_TOPIC"
+DECIDED_TOPIC: Final = "RMQ_SYS_TRANS_DECIDED_TOPIC"
 STATUS_TOPIC: Final = "RMQ_SYS_TRANS_STATUS_TOPIC"
 
 SYSTEM_TOPICS: Final = frozenset(
     {
         HALF_TOPIC, OP_TOPIC, DIRECT_OP_TOPIC, FEEDBACK_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC,
-        SETTLED_TOPIC, STATUS_TOPIC,
+        SETTLED_TOPIC, DECIDED_TOPIC, STATUS_TOPIC,
         "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest",
         "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "__consumer_offsets", "__transaction_state",
     }
@@ -97,6 +98,11 @@ class TopicNames:
     def settled(self) -> str:
         """Marks of what was decided; its partitions carry the batch marker."""
         return self.prefix + SETTLED_TOPIC
+
+    @property
+    def decided(self) -> str:
+        """What a relay made of each op, and who takes the ops; there is one where relay is set."""
+        return self.prefix + DECIDED_TOPIC
 
     @property
     def status(self) -> str:
@@ -172,6 +178,7 @@ def plan_topics(
     half_retention_ms: int,
     max_message_bytes: int,
     replication_factor: int = -1,
+    relay: bool = False,
 ) -> list[TopicPlan]:
     """Return the plan of every topic that exists once per Checkback.
 
@@ -184,13 +191,16 @@ def plan_topics(
     around_bytes = half_bytes + HEADER_ROOM_BYTES
 
     def plan(name: str, partitions: int, retention_ms: int, bytes_max: int) -> TopicPlan:
-        configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=name in timed)
+        is_timed = name in timed or name == names.decided
+        configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=is_timed)
         if name in timed:
             configs |= UNPACKED
         return TopicPlan(name, partitions, configs, replication_factor)
 
     # The broker's clock tells ages, not that of whoever sent (RocketMQ #9640).
     timed = {names.half, names.op, names.feedback}
+    # A record there is an op with a header more. Its time tells the relay the brokers' clock.
+    decided = [plan(names.decided, half_partitions, kept_ms, around_bytes)] if relay else []
     return [
         plan(names.half, half_partitions, kept_ms, half_bytes),
         plan(names.op, half_partitions, kept_ms, half_bytes),
@@ -199,6 +209,7 @@ def plan_topics(
         plan(names.refused, 1, 30 * DAY_MS, around_bytes),
         plan(names.settled, state_partitions, 2 * kept_ms, half_bytes),
         TopicPlan(names.status, 1, STATUS_CONFIGS, replication_factor),
+        *decided,
     ]
 
 
@@ -209,7 +220,7 @@ def breaking_configs(names: TopicNames, topic: str) -> Mapping[str, str]:
     """
     if topic == names.status:  # clients go on without it
         return {}
-    if topic in names.read:
+    if topic in (*names.read, names.decided):
         return {"cleanup.policy": _GONE, **_BY_NUMBER, **_BY_SENDERS}
     if topic == names.settled:
         return {"cleanup.policy": _GONE, **_BY_NUMBER}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 import click
 
 from checkback.commands.shared.errors import EXIT_DEFECT, EXIT_WITHOUT_READER, error_document
+from checkback.metrics.printable import printable
 from checkback.protocol.errors import CheckbackError, UsageError
-from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.operations.topics.scanner import Advance, FoundRecord

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from checkback.deploy.topics import FoundTopic, TopicDifference, compare
+from checkback.metrics.printable import printable
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
-from checkback.protocol.printable import printable
 from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan, breaking_configs
 from checkback.sinks.kafka.cluster.share_groups import (
     ISOLATION,

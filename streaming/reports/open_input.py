@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError
 
+from checkback.metrics.printable import printable
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.printable import printable
 from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
 from checkback.sinks.kafka.read.list_offsets import Place, listed_offsets
 from checkback.streaming.reports.unread import Unread, UnreadHistory

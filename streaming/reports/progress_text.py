@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from checkback.metrics.printable import printable
 from checkback.protocol.durations import duration_text
-from checkback.protocol.printable import printable
 from checkback.sinks.kafka.transaction.hanging import replica_remedy
 from checkback.streaming.reports.progress import ProgressLine
 from checkback.streaming.reports.unread import Unread

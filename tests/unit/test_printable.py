@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from checkback.metrics.printable import printable
 from checkback.protocol.durations import duration_ms, duration_text
 from checkback.protocol.errors import UsageError
-from checkback.protocol.printable import printable
 
 
 @pytest.mark.parametrize("text", ["", "plain", "größe", "a b", "日本　語", "\U0001f600"])

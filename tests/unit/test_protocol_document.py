@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError
 from checkback.client import validation
 from checkback.client.kafka.errors import REFUSALS
 from checkback.client.listener import REMARK_LENGTH_MAX
+from checkback.protocol import decided, records, topics
 from checkback.protocol import properties as names
-from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import (
@@ -62,6 +62,12 @@ REFUSED = refused_headers(
     OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
 )
 FEEDBACK = records.undelivered_check_headers(3)
+NOTES: dict[str, decided.PartitionNote] = {
+    "taken": decided.Taken(90, 78),
+    "mark": decided.RelayMark(92, 78, 1_700_000_000_000, 90, 78),
+    "written": decided.WrittenUntil(104, 80),
+    "closed": decided.Closed(120),
+}
 
 
 @dataclass
@@ -104,6 +110,16 @@ EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     "tick": (None, None, records.tick_headers()),
     "signed half": (KEY, BODY, SIGNED_HALF),
     "signed op": (OP.key(), OP.value(), SIGNED_OP),
+    "delivered op": (
+        OP.key(), OP.value(), decided.delivered_headers(b"order-service", b"3f9c2a", b"false", 91),
+    ),
+    "passed op": (
+        OP.key(), OP.value(), decided.passed_headers(OP.headers(), decided.OpKind.PASSED, 91),
+    ),
+    **{
+        name: (None, decided.note_value(note), decided.note_headers(note))
+        for name, note in NOTES.items()
+    },
 }  # fmt: skip
 
 
@@ -177,6 +193,15 @@ def test_the_signed_bytes_are_what_the_code_signs() -> None:
     assert f"`{SIGNER.secret_key}`" in TEXT
 
 
+def test_fields_of_notes_on_the_decided_topic_are_the_code_s() -> None:
+    rows = {(row[0], row[1]) for row in table("### What is said of a partition")}
+
+    assert rows == {
+        (decided.note_headers(note)[0][0], f"`{'`, `'.join(asdict(note))}`".strip("`"))
+        for note in NOTES.values()
+    }
+
+
 def test_the_layout_of_a_settled_mark_is_the_code_s() -> None:
     sizes = {"u8": 1, "i32": 4, "i64": 8, "u32": 4, "pad": 3, "u16": 2}
     fields = table("### Fields of a settled mark")
@@ -198,6 +223,7 @@ def test_topics_are_those_of_the_code() -> None:
         state_partitions=3,
         half_retention_ms=settings.half_retention_ms,
         max_message_bytes=settings.max_message_bytes,
+        relay=True,
     )
     check = topics.plan_check_topic(
         settings.topics, "<group>", max_message_bytes=settings.max_message_bytes
@@ -264,6 +290,7 @@ FULL_OP = records.Op(0, 1, "g", "u", 8, remark="r", operator="o")
         ("### Tags on the op topic", 0, [names.OP_TAG_REMOVE]),
         ("### Tags on the feedback topic", 0, [names.OP_TAG_TICK, names.OP_TAG_UNDELIVERED]),
         ("### Headers of a refused record", 0, names_of(REFUSED)[len(OP.headers()) :]),
+        ("### What a relay made of an op", 0, [*decided.OP_KIND_HEADERS.values()]),
     ],
 )  # fmt: skip
 def test_a_table_has_these_names_in_this_order(

@@ -1,0 +1,188 @@
+"""The records on the decided topic: what a relay makes of each op, and who takes the ops.
+
+Only the pipeline writes there and reads there. The last header of a record says what the record is:
+its name is KIND_HEADER_PREFIX and the kind. A record about an op carries the op's offset in that
+header. The other records have a null key and a JSON object as their
+value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+from checkback.protocol import properties as names
+from checkback.protocol.properties import Headers
+
+KIND_HEADER_PREFIX: Final = "__checkback.decided."
+
+
+class OpKind(StrEnum):
+    """What a relay made of an op. The values end the names of headers.
+
+    Members:
+        DELIVERED: the final stands in the same Kafka transaction; the op says 9.
+        PASSED: the op as it was, for the job to judge.
+        EARLY: the op named a half that was not stored yet; the job refuses it.
+        UNREADABLE: the op's headers can't be read by a relay; the job refuses it.
+    """
+
+    DELIVERED = "delivered"
+    PASSED = "passed"
+    EARLY = "early"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """From where on relays take the ops of a partition. WrittenUntil by a start of the job.
+
+    Args:
+        ops_from: the first offset of the op partition that is the relays'.
+        halves_from: the end of the half partition, asked for after `ops_from` was known.
+    """
+
+    ops_from: int
+    halves_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The end of what relays take of a partition. WrittenUntil by a start of the job.
+
+    Args:
+        ops_from: the first offset of the op partition that is the job's again.
+    """
+
+    ops_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelayMark:
+    """How far a relay has come in a partition. Stands behind what it speaks of.
+
+    Args:
+        position: offset in the op partition: each op below it has its record before this one.
+        floor: offset in the half partition: no relay will deliver a half below it.
+        read_until_ms: milliseconds since 1970 by the brokers' clock: each op that was stored until
+            then is below `position`.
+        ops_from: of the last Taken.
+        halves_from: of the last Taken.
+    """
+
+    position: int
+    floor: int
+    read_until_ms: int
+    ops_from: int
+    halves_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenUntil:
+    """What the job has read of a partition when it had written a batch. Appended behind the batch.
+
+    Args:
+        decided: offset in the decided partition after the last record of the batch.
+        half: the same in the half partition.
+    """
+
+    decided: int
+    half: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedOp:
+    """A record about an op.
+
+    Args:
+        kind: what became of the op.
+        op_offset: where the op stands in the op partition of the same number.
+    """
+
+    kind: OpKind
+    op_offset: int
+
+
+PartitionNote = Taken | Closed | RelayMark | WrittenUntil
+"""A record about a partition, not about an op."""
+_KINDS: Final[dict[str, type[PartitionNote]]] = {
+    "taken": Taken, "closed": Closed, "mark": RelayMark, "written": WrittenUntil
+}  # fmt: skip
+_NAMES: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
+OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}
+"""The name of the last header, by kind."""
+_OP_KINDS: Final = {name: kind for kind, name in OP_KIND_HEADERS.items()}
+
+
+def passed_headers(op: Headers, kind: OpKind, op_offset: int) -> Headers:
+    """Return the headers of a record that is an op as it was, but for the header of its kind.
+
+    Args:
+        op: the op's.
+        kind: PASSED, EARLY or UNREADABLE.
+        op_offset: where the op stands.
+    """
+    return [*op, (OP_KIND_HEADERS[kind], b"%d" % op_offset)]
+
+
+def delivered_headers(
+    producer_group: bytes, transaction_id: bytes, from_check: bytes, op_offset: int
+) -> Headers:
+    """Return the headers of a record that says that a half's final stands in its transaction.
+
+    Args:
+        producer_group: PGROUP of the op, which is the half's.
+        transaction_id: UNIQ_KEY of the op, which is the half's.
+        from_check: FROM_TRANSACTION_CHECK of the op.
+        op_offset: where the op stands.
+    """
+    return [
+        (names.TAGS, b"d"),
+        (names.COMMIT_OR_ROLLBACK, b"9"),
+        (names.PGROUP, producer_group),
+        (names.UNIQ_KEY, transaction_id),
+        (names.FROM_TRANSACTION_CHECK, from_check),
+        (OP_KIND_HEADERS[OpKind.DELIVERED], b"%d" % op_offset),
+    ]
+
+
+def note_value(note: PartitionNote) -> bytes:
+    """Return the value of a record about a partition."""
+    return json.dumps(asdict(note)).encode()
+
+
+def note_headers(note: PartitionNote) -> Headers:
+    """Return the headers of a record about a partition."""
+    return [(_NAMES[type(note)], b"")]
+
+
+def decided_op(headers: Sequence[tuple[str, bytes | None]]) -> DecidedOp | None:
+    """Return which op a record is about; None where it is about none."""
+    name, value = headers[-1] if headers else ("", None)
+    kind = _OP_KINDS.get(name)
+    at = names.whole_number((value or b"").decode("ascii", "replace"))
+    return None if kind is None or at is None else DecidedOp(kind, at)
+
+
+def partition_note(
+    headers: Sequence[tuple[str, bytes | None]], value: bytes | None
+) -> PartitionNote | None:
+    """Return what a record says of its partition; None for a record about an op, or a stranger's.
+
+    Fields that are not known are left out, so that a later version may add some.
+    """
+    name = headers[-1][0] if headers else ""
+    kind = _KINDS.get(name.removeprefix(KIND_HEADER_PREFIX))
+    if kind is None or not name.startswith(KIND_HEADER_PREFIX):
+        return None
+    try:
+        document = json.loads(value or b"")
+        found = {one.name: document[one.name] for one in fields(kind)}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if any(type(number) is not int for number in found.values()):
+        return None
+    return kind(**found)
