@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz SEED [--records N] [--access-control]``: repeat a run, or look on."""
+"""``python -m tests.fuzz SEED [--records N]``: repeat a run, or look on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("seed", type=int)
     parser.add_argument("--records", type=int, default=20_000, help="how many are written")
-    parser.add_argument("--access-control", action="store_true", help="sign, or try not to")
     wanted = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="checkback-fuzz-"))
     print(f"seed {wanted.seed}, in {folder}", flush=True)
@@ -31,7 +30,6 @@ def main() -> int:
                 folder / "run",
                 wanted.seed,
                 wanted.records,
-                wanted.access_control,
             )
             print(run.go())
     except Exception:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.fuzz.records import Record
-from tests.fuzz.writing import Prepare
 from tests.integration.running import Topics, wait_until
 
 TIMEOUT_S: Final = 60.0
@@ -18,12 +17,10 @@ class Aborting:
 
     Args:
         topics: where halves go.
-        prepare: signs halves.
     """
 
-    def __init__(self, topics: Topics, prepare: Prepare) -> None:
+    def __init__(self, topics: Topics) -> None:
         self.topic = topics.names.half
-        self._prepare = prepare
         own = {"transactional.id": f"{topics.prefix}aborting", "linger.ms": 0}
         self._producer = Producer({**topics.connection, **own})
         self._producer.init_transactions(TIMEOUT_S)
@@ -38,7 +35,6 @@ class Aborting:
         before = self._end(partition)
         self._producer.begin_transaction()
         for half in halves:
-            self._prepare(half)
             headers: Any = [(name.decode(), value) for name, value in half.headers]
             self._producer.produce(self.topic, half.value, half.key, partition, headers=headers)
         assert self._producer.flush(TIMEOUT_S) == 0

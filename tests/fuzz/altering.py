@@ -1,13 +1,11 @@
-"""Changes real topics while their finals are written, and rules of access, as operators do."""
+"""Changes real topics while their finals are written, as operators do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.fuzz.accounts import rules
 from tests.fuzz.places import Places
 from tests.integration.bad_records import set_topic_config
 
@@ -17,7 +15,6 @@ from checkback.testing.topics import create_plain_topics, delete_topics
 LIMITS: Final = ("1000", "3500", "1048588")
 LIMIT_SHARE: Final = 0.2
 VANISHING_SHARE: Final = 0.05
-RULES_SHARE: Final = 0.2
 """Of the rounds."""
 
 
@@ -29,14 +26,11 @@ class Altering:
         settings: how to reach the brokers.
         places: the topics.
         chance: decides when.
-        rules: the file of rules, None without access control.
     """
 
     settings: Settings
     places: Places
     chance: Random
-    rules: Path | None = None
-    rule_changes: int = 0
     _is_gone: bool = False
 
     def perhaps(self) -> None:
@@ -51,6 +45,3 @@ class Altering:
             else:
                 delete_topics(self.settings, [self.places.vanishing])
             self._is_gone = not self._is_gone
-        if self.rules is not None and self.chance.random() < RULES_SHARE:
-            self.rule_changes += 1
-            self.rules.write_text(rules(self.places, self.rule_changes))

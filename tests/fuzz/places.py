@@ -78,7 +78,6 @@ def fuzz_settings(
     checkpoint: Path,
     ledger: Path | None,
     verdict_retention_ms: int,
-    rules: Path | None,
 ) -> Settings:
     """Return the job's settings: nothing committed is asked about, what is silent is given up."""
     return topics.settings(
@@ -90,7 +89,6 @@ def fuzz_settings(
         max_message_bytes=MAX_MESSAGE_BYTES,
         metrics_port=free_ports(1)[0],
         ledger=str(ledger or ""),
-        acl_file=str(rules or ""),
         log_file=str(checkpoint.parent / "spark.log"),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from checkback.protocol.refusals import RefusedReason
@@ -42,17 +42,6 @@ class Moment(IntEnum):
     """In a Kafka transaction that commits."""
     TAKEN_BACK = 3
     """In a Kafka transaction that is aborted: nobody may believe it."""
-
-
-class Trust(Enum):
-    """Who signs a record, where the job has access control; elsewhere it makes no difference."""
-
-    OWNER = "owner"
-    """The account of the healthy group, which may do what that group does and nothing else."""
-    BELIEVED = "believed"
-    """Any account that may do it."""
-    DISTRUSTED = "distrusted"
-    """Nobody, or somebody whom the job must not believe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +89,6 @@ class Record:
         kind: which of the generator's kinds it is.
         expected: what may become of it.
         timestamp_ms: what its sender says; 0 leaves it to the client.
-        trust: who signs it.
     """
 
     kind: str
@@ -112,7 +100,6 @@ class Record:
     key: bytes | None = None
     compression: str = "none"
     timestamp_ms: int = 0
-    trust: Trust = Trust.BELIEVED
 
     @property
     def is_raw(self) -> bool:
@@ -139,7 +126,6 @@ class Said:
         moment: when it is written.
         group: the op's group, None for that of the half.
         transaction_id: the op's id, None for that of the half.
-        trust: who signs it.
     """
 
     state: bytes
@@ -147,7 +133,6 @@ class Said:
     moment: Moment = Moment.AFTER
     group: bytes | None = None
     transaction_id: bytes | None = None
-    trust: Trust = Trust.BELIEVED
 
 
 @dataclass(slots=True)
@@ -167,7 +152,7 @@ class Transaction:
         headers = op_headers(said.state, group, own_id)
         kind, value = f"op of {self.half.kind}", b"%d" % offset
         to, key = self.half.partition, own_id[:100]
-        return Record(kind, Place.OP, to, headers, said.expected, value, key, trust=said.trust)
+        return Record(kind, Place.OP, to, headers, said.expected, value, key)
 
 
 def op_headers(state: bytes, group: bytes, transaction_id: bytes) -> list[Header]:

@@ -10,22 +10,17 @@ from random import Random
 from typing import Final
 
 from tests.fuzz.aborting import Aborting
-from tests.fuzz.accounts import rules
 from tests.fuzz.altering import Altering
 from tests.fuzz.audit import Written, faults
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
-from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, Places, create_places, fuzz_settings
+from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
 from tests.fuzz.records import NOWHERE, Moment, Record, Said, Transaction
-from tests.fuzz.signing import Signing
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.transacting import Transacting
-from tests.fuzz.trusting import Trusting
 from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
-
-from checkback.protocol.refusals import ACCESS_REASONS
 
 VISIBLE_WITHIN_S: Final = 120.0
 """The first two batches of a JVM took 73 s where two other test processes had the cores as well."""
@@ -46,7 +41,6 @@ ROUND: Final = 250
 OUTSTANDING_MAX: Final = 2_000
 """Healthy transactions that may be under way: the job is asked for no more than it can do."""
 HEALTHY_SHARE: Final = 0.4
-ACCESS_NAMES: Final = frozenset(one.name for one in ACCESS_REASONS)
 
 
 @dataclass
@@ -59,7 +53,6 @@ class FuzzRun:
         folder: of checkpoint and logs.
         seed: decides what is written. With an even one the job keeps a ledger.
         records: how many.
-        with_access_control: whether the job believes signed records only.
     """
 
     bootstrap_servers: str
@@ -67,7 +60,6 @@ class FuzzRun:
     folder: Path
     seed: int
     records: int
-    with_access_control: bool = False
     written: dict[Origin, Written] = field(default_factory=dict)
     healthy: dict[Origin, float] = field(default_factory=dict)
     _unseen: set[Origin] = field(default_factory=set)
@@ -77,20 +69,16 @@ class FuzzRun:
         ledger = None if self.seed % 2 else self.folder / "ledger"
         retention_ms = LONG_VERDICT_RETENTION_MS if self._is_long else VERDICT_RETENTION_MS
         folder = self.folder / "checkpoint"
-        acl_file = self._rules() if self.with_access_control else None
-        self.settings = fuzz_settings(self.topics, folder, ledger, retention_ms, acl_file)
+        self.settings = fuzz_settings(self.topics, folder, ledger, retention_ms)
         self.places = create_places(self.topics, self.settings)
         chance = Random(self.seed)
         self.chance = chance
         self.half_maker = HalfMaker(chance, self.places, self.topics.names)
         self.op_maker = OpMaker(chance)
-        self.trusting = Trusting(chance, self.half_maker)
         self.writer = Writer(self.topics, self._stored)
-        if self.with_access_control:
-            self.writer.prepare = Signing(chance, self.writer.topics).prepare
-        self.aborting = Aborting(self.topics, self.writer.prepare)
-        self.transacting = Transacting(self.topics, self._stored, self.writer.prepare)
-        self.altering = Altering(self.settings, self.places, chance, acl_file)
+        self.aborting = Aborting(self.topics)
+        self.transacting = Transacting(self.topics, self._stored)
+        self.altering = Altering(self.settings, self.places, chance)
         self.next_offset: Counter[int] = Counter()
 
     def go(self) -> str:
@@ -103,8 +91,7 @@ class FuzzRun:
             return self._go()
         except BaseException as error:
             again = f"python -m tests.fuzz {self.seed} --records {self.records}"
-            option = " --access-control" if self.with_access_control else ""
-            error.add_note(f"Repeat it by: {again}{option}")
+            error.add_note(f"Repeat it by: {again}")
             raise
         finally:
             self.writer.close()
@@ -113,8 +100,7 @@ class FuzzRun:
     def _go(self) -> str:
         began_s = time.monotonic()
         with Pipeline(self.settings, self.folder) as pipeline:
-            started = pipeline.wait_for("started")
-            assert started["access_control"] == ("on" if self.with_access_control else "off")
+            pipeline.wait_for("started")
             pid = pipeline.pid
             with Witness(self.topics, self.places) as witness:
                 wrote_s = self._write_all(pipeline, witness)
@@ -123,8 +109,6 @@ class FuzzRun:
             assert pipeline.pid == pid
             events = Counter(event["event"] for event in pipeline.drain())
         assert (events["started"], events["stopped"]) == (1, 1), events
-        changes = events["access_rules"] - self.with_access_control  # and the first ones
-        assert (changes > 0) == (self.altering.rule_changes > 0), events
         slowest_s = self._audit(witness)
         return self._summary(witness, wrote_s, time.monotonic() - began_s, slowest_s)
 
@@ -143,12 +127,6 @@ class FuzzRun:
                 what="healthy transactions to become visible",
             )
         return time.monotonic() - began_s
-
-    def _rules(self) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / "plain_acl.yml"
-        file.write_text(rules(Places(self.prefix)))
-        return file
 
     def _outstanding(self, witness: Witness) -> int:
         for origin in [one for one in self._unseen if one in witness.seen]:
@@ -175,14 +153,10 @@ class FuzzRun:
         made = [self.op_maker.op() for _ in range(ROUND // 3)]
         made += [self.op_maker.feedback() for _ in range(ROUND // 20)]
         made += [self.op_maker.stranger() for _ in range(ROUND // 50)]
-        if self.with_access_control:
-            self.trusting.share_out(made)
         return made
 
     def _make(self) -> Transaction:
         is_healthy = self.chance.random() < HEALTHY_SHARE
-        if self.with_access_control:
-            return self.trusting.healthy() if is_healthy else self.trusting.wild()
         return self.half_maker.healthy() if is_healthy else self.half_maker.wild()
 
     def _halves_in_transactions(self) -> list[Record]:
@@ -249,12 +223,10 @@ class FuzzRun:
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
-        told = {name: n for name, n in witness.reasons().items() if name in ACCESS_NAMES}
         fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
         places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
         return (
             f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
-            f" {dict(fates)}, of them {told}; {self.altering.rule_changes} changes of the rules;"
-            f" written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
+            f" {dict(fates)}; written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
             f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )

@@ -14,17 +14,13 @@ from tests.fuzz.records import (
     NOWHERE,
     Expected,
     Fate,
-    Place,
     Record,
     Transaction,
-    Trust,
     refused,
 )
-from tests.fuzz.signing import Signing
-from tests.fuzz.trusting import Trusting
 from tests.fuzz.witness import Sight
 
-from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
+from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 
 SEEN_FINAL = Sight(Fate.FINAL, "", "orders", 0.0)
@@ -55,34 +51,8 @@ def test_a_seed_writes_the_same_again() -> None:
     def made(seed: int) -> list[Transaction | Record]:
         chance = Random(seed)
         maker = HalfMaker(chance, Places("p-"), TopicNames("p-"))
-        makers = (maker.wild, OpMaker(chance).op, Trusting(chance, maker).wild)
+        makers = (maker.wild, OpMaker(chance).op)
         return [one() for _ in range(200) for one in makers]
 
     assert made(3) == made(3)
     assert made(3) != made(4)
-
-
-def test_what_nobody_may_say_has_to_be_refused_by_every_rule_of_access() -> None:
-    chance = Random(5)
-    maker = HalfMaker(chance, Places("p-"), TopicNames("p-"))
-    signing = Signing(chance, {Place.HALF: "halves", Place.OP: "ops", Place.SETTLED: "marks"})
-    halves = [maker.plain("half", b"wild").half for _ in range(400)]
-    for half in halves:
-        half.trust = Trust.DISTRUSTED
-        signing.prepare(half)
-
-    assert {name for one in halves for name in one.expected.reasons} == {
-        one.name for one in ACCESS_REASONS
-    }
-    assert all(one.expected.must_show for one in halves)
-
-
-def test_what_is_signed_rightly_stays_what_it_was() -> None:
-    maker = HalfMaker(Random(5), Places("p-"), TopicNames("p-"))
-    half = maker.plain("half", b"wild").half
-    before = list(half.headers)
-
-    Signing(Random(5), {Place.HALF: "halves"}).prepare(half)
-
-    assert (half.expected, half.headers[: len(before)]) == (FINAL, before)
-    assert half.headers[-1][0] == b"Signature"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 from tests.fuzz.records import Record
-from tests.fuzz.writing import Prepare, Stored
+from tests.fuzz.writing import Stored
 from tests.integration.running import Topics
 
 TIMEOUT_S: Final = 60.0
@@ -19,13 +19,11 @@ class Transacting:
     Args:
         topics: where they go.
         stored: told of each op that is committed, and of its offset.
-        prepare: signs ops.
     """
 
-    def __init__(self, topics: Topics, stored: Stored, prepare: Prepare) -> None:
+    def __init__(self, topics: Topics, stored: Stored) -> None:
         self._topic = topics.names.op
         self._stored = stored
-        self._prepare = prepare
         own = {"transactional.id": f"{topics.prefix}ops", "linger.ms": 0}
         self._producer = Producer({**topics.connection, **own})
         self._producer.init_transactions(TIMEOUT_S)
@@ -44,7 +42,6 @@ class Transacting:
     def _write(self, ops: Iterable[Record], *, is_kept: bool) -> None:
         self._producer.begin_transaction()
         for op in ops:
-            self._prepare(op)
             headers: Any = [(name.decode(), value) for name, value in op.headers]
             told = self._told(op, is_kept=is_kept)
             to = op.partition

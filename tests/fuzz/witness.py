@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -44,11 +44,6 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self.finish()
-
-    def reasons(self) -> Counter[str]:
-        """Return why records were refused so far, with how many."""
-        sights = [one for several in list(self.seen.values()) for one in several]
-        return Counter(one.reason for one in sights if one.fate is Fate.REFUSED)
 
     def finish(self) -> None:
         """Read on until nothing comes, then stop."""

@@ -14,13 +14,7 @@ from tests.integration.running import Topics
 
 Stored = Callable[[Record, int], None]
 """StepSpan of each record that is stored, with its offset."""
-Prepare = Callable[[Record], None]
-"""Done with each record right before it is written."""
 RAW = "raw"
-
-
-def as_it_is(_: Record) -> None:
-    """Leave a record unsigned."""
 
 
 def writer_of(record: Record) -> str:
@@ -34,13 +28,11 @@ class Writer:
     Args:
         topics: where records go.
         stored: told of each record, and of its offset.
-        prepare: signs records.
     """
 
-    def __init__(self, topics: Topics, stored: Stored, prepare: Prepare = as_it_is) -> None:
+    def __init__(self, topics: Topics, stored: Stored) -> None:
         self.connection = topics.connection
         self.stored = stored
-        self.prepare = prepare
         names = topics.names
         self.topics = {
             Place.HALF: names.half,
@@ -62,8 +54,6 @@ class Writer:
     def write(self, records: Iterable[Record]) -> None:
         """Store the records, those of one producer after those of another; wait for all."""
         in_order = sorted(records, key=writer_of)
-        for record in in_order:
-            self.prepare(record)
         for name, group in itertools.groupby(in_order, writer_of):
             if name == RAW:
                 self._write_raw(list(group))

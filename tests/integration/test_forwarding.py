@@ -24,12 +24,11 @@ from tests.integration.forwarded import (
     to,
     written_by,
 )
-from tests.integration.sinking import World, commits, ids_of_halves, make_world, of_halves, outcome
+from tests.integration.sinking import World, commits, ids_of_halves, of_halves, outcome
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import first_value
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
-from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.native.clients import NativeSender
 from checkback.sinks.native.library import native
 from checkback.state import Action
@@ -229,15 +228,6 @@ def test_a_half_that_retention_took_is_lost_and_the_next_is_final(world: World) 
     assert [body for _, body, _ in world.read(world.real)] == [b"c"]
 
 
-def test_a_topic_whose_every_half_is_gone(world: World) -> None:
-    world.halves([b"a", b"b", b"c"])
-    world.delete_halves_before(3)
-
-    report = world.writer().write([commits(0, 1, 2)], 0)
-
-    assert report.counts["halves_lost"] == 3
-
-
 def test_what_the_consumer_is_told_in_place_of_a_half_is_raised(world: World) -> None:
     world.halves([b"a", b"b"])
     world.delete_halves_before(1)
@@ -249,15 +239,6 @@ def test_what_the_consumer_is_told_in_place_of_a_half_is_raised(world: World) ->
         writer.write([commits(0)], 0)
 
     assert failure.value.fields["code"] == "_AUTO_OFFSET_RESET"
-
-
-def test_settings_that_librdkafka_does_not_take_are_said(world: World) -> None:
-    writer = world.writer()
-    assert writer.forwarder is not None
-    writer.forwarder.connection["no.setting"] = "1"
-
-    with pytest.raises(BrokerError, match=r'No such configuration property: "no\.setting"'):
-        _ = writer.forwarder.reader
 
 
 def test_after_a_run_that_was_given_up_nothing_is_missing(world: World) -> None:
@@ -327,29 +308,3 @@ def test_a_half_that_was_decided_is_forwarded_and_another_is_left(world: World) 
         writer.write([of_halves(commits(0, 1, 2), identities)], 0)
 
     assert asked == [1]
-
-
-def test_each_client_is_told_of_once_it_is_made(world: World) -> None:
-    found = native()
-    assert found is not None
-
-    one = MarkedProducer(world.settings, 0, found)
-    other = MarkedProducer(world.settings, 1, found)
-
-    assert one.client
-    assert other.client
-    assert one.client != other.client
-    one.close()
-    other.close()
-
-
-def test_without_the_compiled_part_python_does_it(bootstrap_servers: str, unique: str) -> None:
-    world = make_world(bootstrap_servers, f"{unique}p", native_sink=False)
-    world.halves([b"a"])
-    writer = world.writer()
-
-    writer.write([commits(0)], 0)
-
-    assert writer.forwarder is None
-    assert [body for _, body, _ in world.read(world.real)] == [b"a"]
-    world.close()

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.sinking import World, commits, outcome
 
-from checkback.protocol.errors import CheckpointError, FencedError
+from checkback.protocol.errors import FencedError
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordReader
@@ -88,50 +88,6 @@ def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_move
     store.close()
 
 
-def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> None:
-    world.halves([b"a", b"b", b"c"])
-    one, other = world.writer(), world.writer()
-    one.write([commits(0)], 0)
-    other.write([commits(1)], 1)
-
-    late = one.write([commits(1)], 1)
-    one.write([commits(2)], 2)
-
-    assert late.skipped
-    assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"b", b"c"]
-
-
-def test_a_writer_whose_turn_comes_again_goes_on_behind_the_others(world: World) -> None:
-    world.halves([b"a", b"b", b"c", b"d"])
-    one, other = world.writer(), world.writer()
-    one.write([commits(0)], 0)
-    other.write([commits(1)], 1)
-
-    one.write([commits(2)], 2)
-    one.write([], 3)
-    one.write([commits(3)], 4)
-
-    bodies = sorted(body or b"" for _, body, _ in world.read(world.real))
-    assert bodies == [b"a", b"b", b"c", b"d"]
-
-
-def test_a_marker_that_is_gone_stops_the_writer(world: World) -> None:
-    world.halves([b"a"])
-
-    with pytest.raises(CheckpointError, match="marker of state partition 0 is gone"):
-        world.writer().write([commits(0)], 7)
-
-    assert world.read(world.real) == []
-
-
-def test_the_first_batch_writes_a_marker_even_without_output(world: World) -> None:
-    world.writer(1).write([], 0)
-
-    store = MarkerStore(world.settings)
-    assert {key: one.next_batch for key, one in store.read([0, 1]).items()} == {1: 1}
-    store.close()
-
-
 def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> None:
     world.halves([b"a", b"b"])
     world.halves([b"lost"], real=f"{world.real}-nowhere")
@@ -156,20 +112,6 @@ def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(worl
     [(_, body, headers)] = world.read(world.names.refused)
     assert body == bytes(2_000_000)
     assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
-
-
-def test_a_topic_for_small_records_takes_many_of_them_in_one_batch(world: World) -> None:
-    small = f"{world.real}-small"
-    admin = AdminClient(dict(world.settings.connection))
-    admin.create_topics([NewTopic(small, 1, 1, config={"max.message.bytes": "2000"})])[
-        small
-    ].result()
-    world.halves([bytes([65 + n]) * 500 for n in range(20)] + [bytes(3_000)], real=small)
-
-    report = world.writer().write([commits(*range(21))], 0)
-
-    assert report.counts["finals"] == 20
-    assert len(world.read(small)) == 20
 
 
 def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: World) -> None:
@@ -264,21 +206,6 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
     [(_, body, headers)] = world.read(world.names.refused)
     assert body == b"b"
     assert text_value(headers, "__checkback.errors.reason") == "HALF_WITHOUT_GROUP"
-
-
-def test_a_half_that_retention_has_eaten_is_refused_by_name(world: World) -> None:
-    world.halves([b"a", b"b", b"c"])
-    world.delete_halves_before(2)
-
-    report = world.writer().write([commits(0, 1, 2)], 0)
-
-    assert report.counts["halves_lost"] == 2
-    assert [body for _, body, _ in world.read(world.real)] == [b"c"]
-    reasons = [
-        text_value(headers, "__checkback.errors.reason")
-        for _, _, headers in world.read(world.names.refused)
-    ]
-    assert reasons == ["HALF_LOST", "HALF_LOST"]
 
 
 def test_two_writers_that_fight_end_with_a_clear_error(

@@ -15,7 +15,6 @@ from checkback.sinks.kafka.transaction.errors import RejectedOutputError
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.partition import records_to_send as outputs
 from checkback.sinks.records.sink_record import SinkRecord
-from checkback.sinks.records.source_record import readable
 from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
@@ -133,20 +132,6 @@ def test_a_half_of_zeros_that_was_compressed_is_refused_without_its_body(either:
     assert facts["original_value_bytes"] == "9000000"
 
 
-def test_an_op_of_zeros_that_was_compressed_is_refused_without_its_body(either: World) -> None:
-    settings = {**either.settings.connection, "message.max.bytes": 20_000_000}
-    producer = Producer({**settings, "compression.type": "gzip"})
-    producer.produce(either.names.op, bytes(9_000_000), b"k", 0)
-    producer.flush()
-    code = int(RefusedReason.OP_OFFSET_UNREADABLE)
-
-    either.writer().write([outcome((Action.REFUSE_OP, 0, code))], 0)
-
-    [(body, facts)] = refused(either)
-    assert body is None
-    assert (facts["reason"], facts["cut"]) == ("OP_OFFSET_UNREADABLE", "value")
-
-
 def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(either: World) -> None:
     either.halves([b"a"])
     send(either, bytes(150_000_000), [], **{"compression.type": "zstd"})
@@ -225,14 +210,6 @@ def test_a_flood_of_refused_records_is_not_written_twice(
     assert report.refused_groups == {"loud": 4, "calm": 1}
 
 
-def test_a_queue_id_of_thousands_of_digits_is_no_partition(either: World) -> None:
-    send(either, b"far", [("REAL_QID", b"9" * 5_000)])
-
-    report = either.writer().write([commits(0)], 0)
-
-    assert report.counts["finals"] == 1
-
-
 def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) -> None:
     """Where decoding let it pass: a topic of ours takes no final, whoever names it."""
     send_raw(either, b"REAL_TOPIC\0x", either.names.settled.encode())
@@ -243,23 +220,6 @@ def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) ->
     assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
     # Only the batch's own mark.
     assert len(either.read(either.names.settled)) == 1
-
-
-def test_a_rejected_final_in_a_large_topic_costs_few_tries_and_flushes(either: World) -> None:
-    compacted = make_topic(either, "compacted")
-    writer = either.writer()
-    writer.directory.find(compacted)
-    set_config(either, compacted, cleanup_policy="compact")
-    either.halves([b"%d" % number for number in range(10_000)], real=compacted)
-    either.halves([b"keyless"] * 3, real=compacted, keyed=False)
-    either.halves([b"%d" % number for number in range(10_000)], real=compacted)
-    started_s = time.monotonic()
-
-    report = writer.write([commits(*range(20_003))], 0)
-
-    assert report.counts["finals"] == 20_000
-    assert len(refused(either)) == 3
-    assert time.monotonic() - started_s < 15
 
 
 class FirstPollHearsSomethingElse:
@@ -343,14 +303,3 @@ def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(eit
     assert (body, facts["reason"], facts["offset"]) == (None, "HALF_LOST", "0")
     assert bodies(either, either.names.check("g")) == [b"b", b"b"]
     assert either.read(either.names.feedback) == []
-
-
-def test_headers_that_can_be_read_are_left_as_they_are(world: World) -> None:
-    world.halves([b"a"])
-    writer = world.writer()
-    import numpy as np
-
-    [(_, found)] = writer.halves.read(0, np.array([0], np.int64))
-
-    assert found is not None
-    assert readable(found) is found
