@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from tests.property.model import Record
 from tests.property.paged import events_of
@@ -12,7 +11,7 @@ from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, ha
 
 from checkback.operations.rebuild.page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Events, Page, Rules, SettledMarks, decide, pack_settled, unpack_settled
+from checkback.state import Page, Rules, SettledMarks, decide, pack_settled, unpack_settled
 from checkback.state.formats.events import EventKind
 
 SIZE = 16
@@ -54,38 +53,6 @@ class Past:
 
 def packed(page: Page) -> bytes:
     return page.pack()
-
-
-def test_verdicts_and_pending_halves_come_back_as_they_were() -> None:
-    past = Past(half(0), half(1), half(2, immunity_ms=90_000), half(3))
-    past.batch(SENT + 1, op(0, COMMIT, 0), op(1, ROLLBACK, 1))
-
-    restored = past.restored()
-
-    assert packed(restored.page) == packed(past.page)
-    assert len(restored.events) == 0
-    assert (restored.counts.pending, restored.counts.settled) == (2, 2)
-
-
-def test_checks_are_counted_and_the_next_one_is_due_when_it_was() -> None:
-    past = Past(half(0), half(1))
-    past.batch(SENT + 6_001).batch(SENT + 7_000, op(1, COMMIT, 0)).batch(SENT + 66_002)
-
-    restored = past.restored()
-
-    assert restored.page.halves.check_times.tolist() == [2]
-    assert packed(restored.page) == packed(past.page)
-    assert restored.counts.asked == 1
-
-
-def test_a_half_that_was_given_up_stays_given_up() -> None:
-    past = Past(half(0), rules=replace(RULES, check_max=1))
-    past.batch(SENT + 6_001).batch(SENT + 66_002)
-
-    restored = past.restored()
-
-    assert restored.page.pending == 0
-    assert packed(restored.page) == packed(past.page)
 
 
 @pytest.mark.parametrize("times", [0, 1])
@@ -143,12 +110,6 @@ def test_a_verdict_whose_time_is_over_is_not_remembered() -> None:
     assert restored.counts.settled == 1
 
 
-def test_an_op_before_its_half_is_left_for_the_first_batch() -> None:
-    past = Past().batch(SENT, op(5, COMMIT, 0))
-
-    assert past.restored().events.offset.tolist() == [5]
-
-
 def test_an_op_of_a_half_that_is_gone_is_counted_and_not_left() -> None:
     restored = Past(half(9)).unread(op(2, COMMIT, 0)).restored(Known(8, 1_000, 0))
 
@@ -204,14 +165,6 @@ def test_a_mark_of_another_topic_s_half_has_nobody_believed() -> None:
     assert past.restored().page.pending == 0
     past.written = [refused_today(half(0), RefusedReason.NOT_A_HALF)]
     assert past.restored().page.pending == 0
-
-
-def test_a_half_that_was_rejected_does_not_come_back() -> None:
-    past = Past(half(0), rules=replace(RULES, reject_transactions=True))
-
-    restored = past.restored()
-
-    assert restored.page.pending == 0
 
 
 def test_a_pending_half_outlives_a_rebuild_while_new_ones_are_rejected() -> None:
@@ -279,10 +232,3 @@ def test_a_half_with_the_offset_of_one_that_kafka_lost_is_told_by_the_ops() -> N
     assert given_up.restored(SAME_TOPIC).counts.settled == 1
     given_up.written = [half(0, time=SENT + 66_002 + AHEAD_MS)]
     assert given_up.restored(SAME_TOPIC).counts.foreign == 1
-
-
-def test_nothing_is_restored_of_nothing() -> None:
-    restored = restore_page(Page.empty(0, 0, SIZE), Events.empty(), [], KNOWN, SENT, RULES)
-
-    assert restored.page.is_empty
-    assert not np.any(restored.page.settled.verdict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from tests.property.model import Record
 from tests.unit.state.building import (
@@ -20,7 +19,6 @@ from tests.unit.state.building import (
     undelivered,
 )
 
-from checkback.protocol.refusals import RefusedReason
 from checkback.state import NOTHING_READ, Action, Counter
 from checkback.state.steps.halves import IMMUNITY_MS_MAX
 from checkback.state.transitions import TRANSITIONS, Event, Phase
@@ -67,20 +65,6 @@ def test_an_op_waits_for_its_half_until_all_halves_of_that_time_are_read() -> No
     assert story.batch(SENT + 1_000, half(0)) == [Act(Action.COMMIT, 0, 0, 0)]
 
 
-def test_an_old_half_is_discarded_as_expired_however_long_its_immunity() -> None:
-    story = Story(replace(RULES, half_retention_ms=20_000))
-    story.batch(SENT, half(0, immunity_ms=2**62))
-    assert story.wake_at_ms == SENT + 20_000
-    assert story.batch(SENT + 20_000) == []
-    assert story.batch(SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
-
-
-def test_a_half_that_is_due_and_too_old_is_discarded_and_nothing_else() -> None:
-    story = Story(replace(RULES, half_retention_ms=20_000))
-    story.batch(SENT, half(0))
-    assert story.batch(SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
-
-
 def test_on_a_later_page_halves_are_asked_and_discarded_by_their_own_offsets() -> None:
     story = Story(replace(RULES, check_max=1), page_size=8, page=3)
     assert story.batch(DUE, half(26)) == checks((26, 1))
@@ -107,31 +91,12 @@ def test_the_oldest_are_asked_first_when_the_budget_is_short() -> None:
     assert story.batch(DUE + 1, budget=2) == checks((1, 1))
 
 
-def test_halves_over_the_budget_hold_up_no_commit() -> None:
-    story = Story()
-    story.batch(SENT, half(0), half(1))
-    assert story.batch(DUE, op(1, COMMIT), budget=0) == [Act(Action.COMMIT, 1, 0, 1)]
-
-
 def test_with_checks_off_ops_go_on_and_nobody_is_asked_or_discarded() -> None:
     off = replace(RULES, check_enabled=False, half_retention_ms=20_000)
     story = Story(off)
     story.batch(SENT, half(0), half(1))
     assert story.batch(SENT + 30_000, op(1, COMMIT)) == [Act(Action.COMMIT, 1, 0, 1)]
     assert story.wake_at_ms == SENT + 30_000 + INTERVAL
-
-
-def test_checks_turned_on_again_resume_with_their_counts() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    assert story.batch(DUE) == checks((0, 1))
-    story.rules = replace(RULES, check_enabled=False)
-    now = DUE + 10 * INTERVAL
-    assert story.batch(now) == []
-    assert story.wake_at_ms == now + INTERVAL
-    story.rules = RULES
-    assert story.batch(now + INTERVAL + 1) == checks((0, 2))
-    assert story.batch(now + INTERVAL + 2) == []
 
 
 TO_DISCARDED = [
@@ -164,34 +129,10 @@ def test_with_checks_off_no_event_discards_a_half_whose_checks_and_time_are_over
     assert story.page.pending == 1
 
 
-def test_a_half_that_has_had_its_checks_is_asked_again_with_checks_on_and_more_of_them() -> None:
-    story = Story(replace(RULES, check_max=1))
-    story.batch(SENT, half(0))
-    story.batch(DUE)
-    story.rules = replace(RULES, check_enabled=False)
-    story.batch(DUE + 10 * INTERVAL)
-    story.rules = replace(RULES, check_max=2)
-
-    assert story.batch(DUE + 20 * INTERVAL) == checks((0, 2))
-
-
 def test_with_checks_off_a_page_sleeps_until_a_later_deadline() -> None:
     story = Story(replace(RULES, check_enabled=False))
     story.batch(SENT, half(0, immunity_ms=10 * INTERVAL))
     assert story.wake_at_ms == SENT + 10 * INTERVAL
-
-
-def test_rejected_halves_are_refused_and_old_ones_resolved() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    story.rules = replace(RULES, reject_transactions=True)
-    reason = RefusedReason.TRANSACTIONS_REJECTED
-    assert story.batch(SENT, half(1), op(0, COMMIT)) == [
-        Act(Action.REFUSE_HALF, 1, reason, 1),
-        Act(Action.COMMIT, 0, 0, 0),
-    ]
-    assert story.counters[Counter.REFUSALS] == 1
-    assert story.page.pending == 0
 
 
 def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interval() -> None:
@@ -205,33 +146,12 @@ def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interv
     assert story.batch(DUE + INTERVAL + 1) == checks((0, 1))
 
 
-def test_each_check_without_a_topic_is_counted() -> None:
-    story = Story()
-    story.batch(SENT, half(0), half(1))
-    story.batch(DUE)
-    story.batch(DUE + 1, undelivered(0, 1, 0), undelivered(1, 1, 1))
-    assert story.counters[Counter.CHECKS_UNDELIVERED] == 2
-
-
 def test_a_half_that_comes_twice_in_a_batch_is_one_whatever_came_before_it() -> None:
     story = Story()
     story.batch(SENT, half(0))
     story.batch(SENT, half(0), half(1), half(1), half(2))
     assert story.page.halves.index.tolist() == [0, 1, 2]
     assert story.counters[Counter.REPEATED_HALVES] == 2
-
-
-def test_feedback_of_another_check_or_of_no_pending_half_is_ignored() -> None:
-    story = Story()
-    story.batch(SENT, half(0), half(1), op(1, COMMIT))
-    story.batch(SENT, undelivered(0, 0))
-    assert story.page.halves.check_times.tolist() == [0]
-    story.batch(DUE)
-    story.batch(
-        DUE, undelivered(0, 2, 1), undelivered(0, 0, 2), undelivered(1, 1, 3), undelivered(9, 1, 4)
-    )
-    assert story.counters[Counter.CHECKS_UNDELIVERED] == 0
-    assert story.page.halves.check_times.tolist() == [1]
 
 
 def test_a_clock_set_back_loses_no_deadline() -> None:
@@ -243,15 +163,6 @@ def test_a_clock_set_back_loses_no_deadline() -> None:
     assert story.batch(DUE + INTERVAL + 1) == checks((0, 2))
 
 
-def test_a_half_that_comes_again_is_ignored() -> None:
-    story = Story()
-    story.batch(SENT, half(0), half(1), half(1), op(0, COMMIT))
-    assert story.counters[Counter.REPEATED_HALVES] == 1
-    assert story.batch(SENT, half(0), half(1)) == []
-    assert story.counters[Counter.REPEATED_HALVES] == 2
-    assert story.page.pending == 1
-
-
 def test_an_outcome_tells_what_is_left_pending_and_how_old_it_is() -> None:
     story = Story()
     story.batch(SENT, half(0, time=SENT - 5), half(1, time=SENT - 9), half(2, time=SENT))
@@ -260,26 +171,6 @@ def test_an_outcome_tells_what_is_left_pending_and_how_old_it_is() -> None:
     assert (story.outcome.pending, story.outcome.oldest_ms) == (1, SENT - 5)
     story.batch(SENT, op(0, COMMIT, 2))
     assert (story.outcome.pending, story.outcome.oldest_ms) == (0, -1)
-
-
-def test_pending_follows_from_the_counters() -> None:
-    story = Story(replace(RULES, check_max=1))
-    total = np.zeros(len(Counter), np.int64)
-    story.batch(SENT, *(half(offset) for offset in range(9)))
-    total += story.counters
-    for now, record in ((SENT, op(0, COMMIT, 0)), (SENT, op(1, 12, 1)), (DUE, op(2, COMMIT, 2))):
-        story.batch(now, record)
-        total += story.counters
-    gone = total[Counter.COMMITS] + total[Counter.ROLLBACKS] + total[Counter.DISCARDS]
-    assert total[Counter.HALVES] - gone == story.page.pending == 6
-
-
-def test_halves_in_any_order_become_one_ascending_table() -> None:
-    story = Story()
-    story.batch(SENT, half(5), half(3))
-    story.batch(SENT, half(4), half(1))
-    assert story.page.halves.index.tolist() == [1, 3, 4, 5]
-    assert story.batch(DUE) == checks((1, 1), (3, 1), (4, 1), (5, 1))
 
 
 def test_while_nothing_is_known_to_be_read_not_even_the_oldest_half_is_asked_about() -> None:

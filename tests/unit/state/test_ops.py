@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.unit.state.building import (
     COMMIT,
@@ -13,7 +12,6 @@ from tests.unit.state.building import (
     ROLLBACK,
     RULES,
     SENT,
-    UNKNOWN,
     Act,
     Story,
     half,
@@ -22,88 +20,12 @@ from tests.unit.state.building import (
 
 from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Action, Counter, EventKind
+from checkback.state import Action, Counter
 from checkback.state.formats.outcome import REST_UNKNOWN
-from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 
 def refused(source: int, reason: RefusedReason, offset: int = 0) -> Act:
     return Act(Action.REFUSE_OP, offset, reason, source)
-
-
-def test_the_wrong_group_and_the_wrong_transaction_are_told_apart_and_leave_the_half_pending() -> (
-    None
-):
-    story = Story()
-    acts = story.batch(SENT, half(0), op(0, COMMIT, 0, group=2), op(0, ROLLBACK, 1, transaction=2))
-    assert acts == [
-        refused(0, RefusedReason.OP_GROUP_WRONG),
-        refused(1, RefusedReason.OP_TRANSACTION_ID_WRONG),
-    ]
-    assert story.page.pending == 1
-    assert story.batch(SENT, op(0, COMMIT, 2)) == [Act(Action.COMMIT, 0, 0, 0)]
-
-
-def test_a_wrong_identity_is_known_as_such_until_the_batch_ends_that_settles_the_half() -> None:
-    story = Story()
-    acts = story.batch(SENT, half(0), op(0, COMMIT, 0), op(0, COMMIT, 1, group=2))
-    assert acts[1:] == [refused(1, RefusedReason.OP_GROUP_WRONG)]
-    assert story.batch(SENT, op(0, COMMIT, 2, group=2)) == []
-    assert story.counters[Counter.REPEATED_OPS] == 1
-
-
-def test_unknown_changes_nothing_whatever_it_names() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    assert story.batch(SENT, op(0, UNKNOWN, 0, group=2), op(1, UNKNOWN, 1)) == []
-    assert story.counters[Counter.UNKNOWN_OPS] == 2
-    assert (story.page.pending, len(story.page.waiting)) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "reason"),
-    [
-        (COMMIT, ROLLBACK, RefusedReason.ROLLBACK_AFTER_COMMIT),
-        (ROLLBACK, COMMIT, RefusedReason.COMMIT_AFTER_ROLLBACK),
-    ],
-)
-@pytest.mark.parametrize("in_one_batch", [True, False])
-def test_the_first_verdict_wins_and_the_other_is_refused(
-    first: int, second: int, reason: RefusedReason, *, in_one_batch: bool
-) -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    ops = [op(0, first, 0), op(0, second, 1)]
-    acts = (
-        story.batch(SENT, *ops) if in_one_batch else [a for o in ops for a in story.batch(SENT, o)]
-    )
-    assert acts[1:] == [refused(1, reason)]
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        (COMMIT, RefusedReason.COMMIT_AFTER_DISCARD),
-        (ROLLBACK, RefusedReason.ROLLBACK_AFTER_DISCARD),
-    ],
-)
-def test_an_op_after_the_discard_is_refused(state: int, reason: RefusedReason) -> None:
-    story = Story(replace(RULES, half_retention_ms=10_000))
-    story.batch(SENT, half(0))
-    assert story.batch(SENT + 10_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
-    assert story.batch(SENT + 10_002, op(0, state, 0)) == [refused(0, reason)]
-
-
-def test_ops_wait_for_their_half_and_keep_their_order() -> None:
-    story = Story()
-    story.batch(SENT, op(0, ROLLBACK, 0), op(0, COMMIT, 1))
-    assert story.counters[Counter.OPS_WAITING] == 2
-    assert story.batch(SENT + 1, half(0), op(0, COMMIT, 2)) == [
-        Act(Action.ROLLBACK, 0, 0, 0),
-        refused(1, RefusedReason.COMMIT_AFTER_ROLLBACK),
-        refused(2, RefusedReason.COMMIT_AFTER_ROLLBACK),
-    ]
-    assert len(story.page.waiting) == 0
 
 
 def test_an_op_waits_as_long_as_verdicts_are_remembered_from_when_it_was_read() -> None:
@@ -116,16 +38,6 @@ def test_an_op_waits_as_long_as_verdicts_are_remembered_from_when_it_was_read() 
     assert story.counters[Counter.OPS_EXPIRED] == story.counters[Counter.REFUSALS] == 1
     assert story.page.is_empty
     assert story.wake_at_ms is None
-
-
-def test_no_more_than_a_few_ops_wait_for_one_half() -> None:
-    story = Story()
-    number = WAITING_OPS_PER_OFFSET_MAX
-    acts = story.batch(SENT, *(op(0, COMMIT, source) for source in range(number + 2)))
-    late = [refused(number + more, RefusedReason.OP_WITHOUT_HALF) for more in (0, 1)]
-    assert acts == late
-    assert story.batch(SENT, op(0, COMMIT, 9)) == [refused(9, RefusedReason.OP_WITHOUT_HALF)]
-    assert len(story.page.waiting) == number
 
 
 def test_a_verdict_is_forgotten_in_time_and_later_ops_expire_as_without_half() -> None:
@@ -172,22 +84,6 @@ def test_a_page_refuses_events_of_another() -> None:
             Story(page=1).batch(SENT, half(offset))
         with pytest.raises(UsageError, match="outside page 1"):
             Story(page=1).batch(SENT, op(offset, COMMIT))
-
-
-def test_what_was_refused_before_is_passed_on_with_its_reason() -> None:
-    story = Story()
-    reasons = RefusedReason.HALF_WITHOUT_GROUP, RefusedReason.OP_OFFSET_UNREADABLE
-    acts = story.batch(
-        DUE,
-        Record(EventKind.REFUSED_HALF, 4, 4, SENT, detail=reasons[0]),
-        Record(EventKind.REFUSED_OP, 77, 77, SENT, detail=reasons[1]),
-    )
-    assert acts == [
-        Act(Action.REFUSE_HALF, 4, reasons[0], 4),
-        Act(Action.REFUSE_OP, 77, reasons[1], 77),
-    ]
-    assert story.counters[Counter.REFUSALS] == 2
-    assert story.wake_at_ms is None
 
 
 def test_an_outcome_tells_the_identity_of_the_halves_that_are_to_be_looked_up() -> None:
