@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Coroutine
 from concurrent import futures
+from contextvars import ContextVar
 from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -17,7 +18,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.listener import CallbackResult, LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
-from checkback.client.observing.counters import Counters
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
 from checkback.client.results import SendResult, TransactionSendResult
@@ -33,10 +34,13 @@ from checkback.protocol.errors import (
     ConfigurationError,
     LifeCycleError,
     NotFoundError,
+    SendError,
 )
 
 LOOP_LOOK_S: Final = 1.0
 """How often a check that waits for the loop looks whether the loop still runs."""
+_AROUND: ContextVar[frozenset[asyncio.Task[Any]]] = ContextVar("around", default=frozenset())
+"""The transactions, of any producer, inside which this code runs."""
 
 
 class AsyncTransactionListener(ABC):
@@ -64,7 +68,8 @@ class AsyncTransactionMQProducer:
         producer_group: as for TransactionMQProducer.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
         transaction_listener: runs local transactions and knows how they ended.
-        sends_max: sends under way at once; more wait their turn.
+        sends_max: sends under way at once; more wait their turn, for send_msg_timeout_ms at most.
+            A send by the listener of a send under way has the place of that one.
         options: see `ProducerOptions`.
 
     Raises:
@@ -98,6 +103,7 @@ class AsyncTransactionMQProducer:
             **options,
         )
         self._room = asyncio.Semaphore(sends_max)
+        self._sends_max = sends_max
         self._under_way: set[asyncio.Task[TransactionSendResult]] = set()
 
     async def __aenter__(self) -> Self:
@@ -145,27 +151,57 @@ class AsyncTransactionMQProducer:
         self, message: Message, arg: Any = None
     ) -> TransactionSendResult:
         """As `TransactionMQProducer.send_message_in_transaction`."""
-        await self._room.acquire()
-        task = asyncio.create_task(self._producer.transact(self._listener, message, arg))
+        has_own_place = await self._take_place()
+        task = asyncio.create_task(self._transact(message, arg))
         self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        # Not where it is awaited: it goes on when that is cancelled.
+        task.add_done_callback(self._under_way.discard)
+        if has_own_place:
+            task.add_done_callback(lambda _: self._room.release())
         return await asyncio.shield(task)
 
     async def send(self, message: Message) -> SendResult:
         """As `TransactionMQProducer.send`, by turns or by key."""
-        async with self._room:
-            try:
-                await self._producer.learn_topic(message)
-            except NotFoundError as error:
-                raise BrokerError(
-                    error.message, remedy=error.remedy, topic=message.topic
-                ) from error
+        has_own_place = await self._take_place()
+        try:
+            await self._producer.learn_topic(message)
             return await asyncio.wrap_future(self._producer.send_async(message))
+        except NotFoundError as error:
+            raise BrokerError(error.message, remedy=error.remedy, topic=message.topic) from error
+        finally:
+            if has_own_place:
+                self._room.release()
 
-    def _ended(self, task: asyncio.Task[TransactionSendResult]) -> None:
-        # Here and not where it is awaited: it goes on when that is cancelled.
-        self._under_way.discard(task)
-        self._room.release()
+    async def _transact(self, message: Message, arg: Any) -> TransactionSendResult:
+        """Take the steps of a transaction, in a task of its own."""
+        task = asyncio.current_task()
+        if task is not None:
+            _AROUND.set(_AROUND.get() | {task})
+        return await self._producer.transact(self._listener, message, arg)
+
+    async def _take_place(self) -> bool:
+        """Wait for a place; return False where the transaction around this send has one.
+
+        If a listener's send waited for a place of its own, as many transactions as there are
+        places would wait for each other for ever.
+
+        Raises:
+            SendError: no place came free within send_msg_timeout_ms.
+        """
+        if not self._under_way.isdisjoint(_AROUND.get()):
+            return False
+        if not self._room.locked():
+            return await self._room.acquire()
+        try:
+            async with asyncio.timeout(self._producer.options.send_msg_timeout_ms / 1000):
+                return await self._room.acquire()
+        except TimeoutError:
+            self.counters.add(ClientEvent.SEND_FAILED)
+            raise SendError(
+                f"{self._sends_max} sends are under way already (sends_max).",
+                remedy="Slow down, or raise sends_max.",
+                in_doubt=False,
+            ) from None
 
 
 class _LoopProducer(TransactionMQProducer):

@@ -60,8 +60,9 @@ class ProducerOptions:
             Kafka's 45 s; the brokers have a least value, as delivered 6 s.
         instance_name: names this process among those of its group, for as long as it is restarted
             (a pod's name, say). A successor of that name takes over its checks at once, without
-            waiting for the session's end (Kafka's static membership, KIP-345). Two live processes
-            of one group may not share it. Empty for none.
+            waiting for the session's end (Kafka's static membership, KIP-345). Each process of a
+            group needs a name of its own: of two with the same one the younger has it, the other
+            answers without a name from then on. Empty for none.
         shutdown_timeout_ms: how long shutdown waits for what is running. Closing the connections
             takes some seconds more at most.
         start_timeout_ms: how long start waits for each answer of the brokers.

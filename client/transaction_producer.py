@@ -296,7 +296,7 @@ class TransactionMQProducer(DefaultMQProducer):
         )
         check_topic = self.topics.check(self.producer_group)
         return CheckService(
-            lambda: self._clients.check_consumer(check_topic),
+            lambda name: self._clients.check_consumer(check_topic, name),
             check_topic,
             answers,
             self.counters,

@@ -22,6 +22,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.checks.answers import CheckAnswers
 from checkback.client.checks.pool import CheckPool
 from checkback.client.checks.request import read_check_request
+from checkback.client.kafka.errors import error_of
 from checkback.client.listener import one_line
 from checkback.client.message import MessageExt
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -63,6 +64,9 @@ POLL_S: Final = 0.1
 AT_ONCE_MAX: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
 CLOSE_S: Final = 1.0
+FENCED: Final = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
+"""What a consumer says once, and never reads again: another one has its name. ``fatal()`` of a
+record's error is never true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +82,24 @@ class CheckService:
     """The thread that reads check requests, and the pool that answers them.
 
     Args:
-        open_consumer: opens a consumer of the group that is not yet subscribed.
+        open_consumer: opens a consumer of the group that is not yet subscribed, given the name by
+            which its group knows it after a restart, or "".
         check_topic: the group's.
         answers: answers one request.
         counters: counts requests that came and that can't be read.
-        options: sizes of the pool and of its queue.
+        options: sizes of the pool and of its queue, and the name of the process.
     """
 
     def __init__(
         self,
-        open_consumer: Callable[[], Consumer],
+        open_consumer: Callable[[str], Consumer],
         check_topic: str,
         answers: CheckAnswers,
         counters: Counters,
         options: ProducerOptions,
     ) -> None:
         self._open_consumer = open_consumer
+        self._instance_name = options.instance_name
         self._check_topic = check_topic
         self._answers = answers
         self._counters = counters
@@ -122,7 +128,7 @@ class CheckService:
             RuntimeError: the process can start no more threads.
         """
         # Opened here, so that the caller of start() learns of settings that can't work.
-        self._next_consumer = self._open_consumer()
+        self._next_consumer = self._open_consumer(self._instance_name)
         self._pool.start()
         self._thread.start()
 
@@ -145,13 +151,15 @@ class CheckService:
                 self._read_until_stopped()
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", one_line(error))
+                if error_of(error).code() in FENCED:
+                    self._give_name_up()
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
             except BaseException:  # SystemExit of a callback, too: no other thread reads requests
                 _log.exception("Check requests can't be read, trying again")
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
     def _read_until_stopped(self) -> None:
-        consumer = self._next_consumer or self._open_consumer()
+        consumer = self._next_consumer or self._open_consumer(self._instance_name)
         self._next_consumer = None
         try:
             consumer.subscribe(
@@ -195,11 +203,25 @@ class CheckService:
             error = record.error()
             if error is None:
                 self._take_up(record)
-            elif error.fatal():
+            elif error.code() in FENCED:
                 raise KafkaException(error)
             else:
                 _tell(error)
         self._commit(consumer)
+
+    def _give_name_up(self) -> None:
+        """Read on without a name, beside the process that has taken it.
+
+        Two processes that share one and both keep it would fence each other for ever.
+        """
+        if self._instance_name:
+            _log.warning(
+                "Another process of group %s has the instance_name %r; this one reads check "
+                "requests without a name from now on. Give each process a name of its own.",
+                self._answers.producer_group,
+                self._instance_name,
+            )
+            self._instance_name = ""
 
     def _take_up(self, record: KafkaMessage) -> None:
         self._counters.add(ClientEvent.CHECK_RECEIVED)

@@ -134,7 +134,7 @@ class KafkaClients:
         }
         return self._open_producer(on_error, ours)
 
-    def check_consumer(self, check_topic: str) -> Consumer:
+    def check_consumer(self, check_topic: str, instance_name: str = "") -> Consumer:
         """Open a consumer of check requests, which commits only on request.
 
         Its group has the check topic's name: an application may have a consumer group of the
@@ -143,6 +143,11 @@ class KafkaClients:
         It reads committed requests only, because the pipeline never counted those of an aborted
         batch. It begins at the first request, because one from before the group's first poll waits
         for an answer.
+
+        Args:
+            check_topic: the group's.
+            instance_name: names a static member (KIP-345), which keeps its partitions over a
+                restart; empty for none.
         """
         session_ms = self.options.check_session_timeout_ms
         ours: Settings = {
@@ -158,8 +163,8 @@ class KafkaClients:
             # partitions, and they join again only when the metadata changes.
             "topic.metadata.refresh.interval.ms": CHECK_METADATA_AGE_MAX_MS,
         }
-        if self.options.instance_name:
-            ours["group.instance.id"] = self.options.instance_name
+        if instance_name:
+            ours["group.instance.id"] = instance_name
         consumer: Consumer = self._open(Consumer, {**self._base, **ours})
         return consumer
 

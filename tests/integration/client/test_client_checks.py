@@ -236,6 +236,38 @@ def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_
     assert header(op, names.FROM_TRANSACTION_CHECK) == "true"
 
 
+def test_two_processes_of_one_name_both_answer(
+    checkback: Checkback, listener: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The brokers fence the older one; it never answered again, also when the other was gone."""
+    listener.execute = unanswered
+    check_topic = checkback.names.check(checkback.group)
+    checkback.create(TopicPlan(check_topic, 2, {}))
+    admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
+    producer = checkback.producer(listener, instance_name="pod-1", check_session_timeout_ms=6_000)
+    producer.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    eventually(lambda: live_members(admin, check_topic) == 1)
+    arguments = [checkback.bootstrap_servers, checkback.prefix, checkback.group]
+    program = [sys.executable, "-c", WAITING.replace("120_000", "6_000")]
+    with subprocess.Popen([*program, *arguments], stdin=subprocess.PIPE) as other:
+        eventually(lambda: live_members(admin, check_topic) == 2)
+
+        def asked() -> bool:  # until both have their partition, the younger one answers for both
+            checkback.ask(half, times=1, partition=0)
+            checkback.ask(half, times=2, partition=1)
+            return bool(listener.checked)
+
+        eventually(asked)
+        assert "has the instance_name 'pod-1'" in caplog.text
+        other.kill()
+
+    checkback.ask(half, times=3, partition=0)
+    checkback.ask(half, times=4, partition=1)
+
+    eventually(lambda: {one.check_times for one in listener.checked} >= {3, 4})
+
+
 @pytest.mark.parametrize(
     ("is_old_client", "assignor"), [(False, "cooperative-sticky"), (True, "range")]
 )

@@ -154,7 +154,7 @@ class Clients:
         self.plain.append(Producer())
         return self.plain[-1]
 
-    def check_consumer(self, _: str) -> Consumer:
+    def check_consumer(self, *_: str) -> Consumer:
         return Consumer()
 
     def status_consumer(self) -> Consumer:

@@ -23,6 +23,7 @@ from checkback.protocol.errors import (
     InvalidMessageError,
     LifeCycleError,
     NotFoundError,
+    SendError,
 )
 
 __all__ = ["kafka"]
@@ -90,6 +91,48 @@ async def test_a_cancelled_caller_gives_its_room_back_when_its_transaction_ends(
         gate.set_result(None)
         assert (await second).local_transaction_state is COMMIT
         assert len(kafka[0].ops[0].sent) == 2
+
+
+@pytest.mark.parametrize("send", ["send_message_in_transaction", "send"])
+@in_a_loop
+async def test_a_listener_that_sends_has_the_place_of_its_own_send(
+    send: str, kafka: list[Clients]
+) -> None:
+    """1,200 at once stood for ever: all places were held by those that waited for one."""
+    async with producer_of(Listener(), sends_max=2) as producer:
+        nested = [getattr(producer, send)(Message("t", b"inner")) for _ in range(5)]
+        outer = [producer.send_message_in_transaction(Message("t", b"x"), one) for one in nested]
+        results = await asyncio.wait_for(asyncio.gather(*outer), 5)
+        assert {one.local_transaction_state for one in results} == {COMMIT}
+
+
+@in_a_loop
+async def test_what_a_listener_leaves_behind_waits_for_a_place_like_others(
+    kafka: list[Clients],
+) -> None:
+    async with producer_of(Listener(), sends_max=1, send_msg_timeout_ms=100) as producer:
+        gate = asyncio.get_running_loop().create_future()
+        left: list[asyncio.Task[Any]] = []
+
+        async def later() -> None:
+            await gate
+            await producer.send_message_in_transaction(Message("t", b"later"))
+
+        async def leaves() -> None:
+            left.append(asyncio.create_task(later()))
+
+        await producer.send_message_in_transaction(Message("t", b"x"), leaves())
+        never = asyncio.get_running_loop().create_future()
+        under_way = asyncio.create_task(
+            producer.send_message_in_transaction(Message("t", b"y"), never)
+        )
+        await asyncio.sleep(0)
+        gate.set_result(None)
+        with pytest.raises(SendError, match=r"\(sends_max\)") as raised:
+            await left[0]
+        assert raised.value.fields["in_doubt"] is False
+        never.set_result(None)
+        await under_way
 
 
 @in_a_loop

@@ -100,7 +100,7 @@ class Stage:
         answers: Any = SimpleNamespace(producer_group="g", stopping=self.stopping, answer=answer)
         opened: Any = consumer
         self.service = CheckService(
-            lambda: opened, "check", answers, self.counters, ProducerOptions(**options)
+            lambda _: opened, "check", answers, self.counters, ProducerOptions(**options)
         )
         self.service.start()
 

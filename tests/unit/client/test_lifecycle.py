@@ -249,7 +249,7 @@ def test_settings_that_only_the_checks_can_not_take_fail_the_start(
     """Without that the producer would send, and nobody would answer its checks."""
     producer = producer_of()
 
-    def refuse(_: str) -> None:
+    def refuse(*_: str) -> None:
         raise ConfigurationError("librdkafka does not take the Kafka settings.")
 
     monkeypatch.setattr(kafka[0], "check_consumer", refuse)

@@ -109,7 +109,7 @@ def test_checks_are_read_again_after_whatever_was_raised() -> None:
     opened: deque[int] = deque()
     again, stopping = threading.Event(), threading.Event()
 
-    def open_consumer() -> Any:
+    def open_consumer(_: str) -> Any:
         opened.append(1)
         if len(opened) == 1:
             return SimpleNamespace(subscribe=lambda *_, **__: leave(), close=lambda: None)
