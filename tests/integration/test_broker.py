@@ -17,10 +17,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.broker import QUICK_START, EmbeddedBroker, EmbeddedCluster
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
-from checkback.sinks.kafka.cluster.kafka_python_admin import Admin
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 
@@ -187,13 +186,6 @@ class TestCommands:
             assert len(admin.describe_cluster()["brokers"]) == 1
         assert is_alive(pid)
 
-    def test_started_again_it_says_where_it_is(self, started: tuple[Path, str, int]) -> None:
-        folder, servers, pid = started
-
-        again = checkback("broker", "start", "--data-dir", str(folder), "--output", "json")
-
-        assert json.loads(again.stdout) == {"bootstrap_servers": servers, "pid": pid}
-
     def test_a_start_that_is_cut_short_leaves_no_broker(self, tmp_path: Path) -> None:
         with subprocess.Popen([CHECKBACK, "broker", "start", "--data-dir", str(tmp_path)]) as start:
             record = tmp_path / "broker.json"
@@ -236,35 +228,3 @@ class TestCommands:
         assert (gone.returncode, json.loads(gone.stdout)) == (1, {"running": False})
         assert (again.returncode, json.loads(again.stdout)) == (0, {"stopped": False, "pid": None})
         assert not is_running(pid)
-
-    def test_a_record_of_a_process_that_is_something_else_now_counts_as_none(
-        self, tmp_path: Path
-    ) -> None:
-        record = {"pid": os.getpid(), "bootstrap_servers": "127.0.0.1:1"}
-        (tmp_path / "broker.json").write_text(json.dumps(record))
-
-        ran = checkback("broker", "stop", "--data-dir", str(tmp_path), "--output", "json")
-
-        assert json.loads(ran.stdout) == {"stopped": False, "pid": None}
-
-
-@pytest.mark.nightly  # client/test_client_cluster.py kills one of three, which comes back
-def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
-    with EmbeddedCluster(tmp_path) as cluster:
-        with admin_client(cluster.bootstrap_servers, {}) as admin:
-            admin.create_topics({"moving": {"num_partitions": 1}}, wait_for_metadata=True)
-            wait_until(lambda: leader_of(admin, "moving") != -1)
-            leader = leader_of(admin, "moving")
-
-            cluster.broker(leader).stop()
-
-            wait_until(lambda: leader_of(admin, "moving") not in (leader, -1))
-        write(cluster.bootstrap_servers, "moving", b"led by another")
-        cluster.broker(leader).start()
-        assert read_first(cluster.broker(leader).bootstrap_servers, "moving") == b"led by another"
-
-
-def leader_of(admin: Admin, topic: str) -> int:
-    """Return the leader of a topic's only partition, -1 where it is not known (yet)."""
-    [described] = admin.describe_topics([topic])
-    return max((int(one["leader_id"]) for one in described["partitions"]), default=-1)
