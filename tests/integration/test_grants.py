@@ -26,7 +26,9 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.topics import create_topics
 from checkback.operations.topics.scanner import TopicScanner
+from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
@@ -241,6 +243,16 @@ def test_topics_that_may_not_be_described_are_not_called_missing(broker: Embedde
     with pytest.raises(BrokerError, match="do not describe hidden") as told:
         look_at_cluster(settings, settings.connection())
     assert told.value.fields["code"] == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_a_wrong_password_is_told_as_such_and_never_shown(broker: EmbeddedBroker) -> None:
+    wrong = {**login(ADMIN), "sasl.password": "a-wrong-word"}
+
+    with pytest.raises(BrokerError, match="refused the user name or the password") as refused:
+        create_topics(Settings(bootstrap_servers=broker.bootstrap_servers, kafka=wrong))
+
+    assert "a-wrong-word" not in repr(refused.value)
+    assert refused.value.__cause__ is None
 
 
 RIGHTS_OF_THE_PIPELINE = 13

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly  # each copies the checkout and starts make
+
 ROOT = Path(__file__).parents[2]
 NEEDED = (
     "Makefile",
@@ -107,7 +109,6 @@ def test_java_that_is_too_old(checkout: Path, programs: Path) -> None:
     assert "is version 11, too old for Spark and Kafka. Install Java 17 or later" in said
 
 
-@pytest.mark.nightly  # test_what_pip_fails_for holds what is said
 def test_no_network(checkout: Path, programs: Path) -> None:
     script(programs / "java", "echo 'openjdk version \"17.0.2\" 2022-01-18' >&2")
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from tests.integration.guarded import ADMIN, guarded_broker, java_client_gets_in, login
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import TopicDifference, create_topics, find_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
@@ -69,19 +65,6 @@ def test_what_differs_is_said_and_not_changed(bootstrap_servers: str, unique: st
     assert not any(report.differences for report in create_topics(first))
 
 
-def test_a_missing_topic_is_added_to_those_that_exist(bootstrap_servers: str, unique: str) -> None:
-    settings = wanted(bootstrap_servers, unique)
-    with admin_client(bootstrap_servers, {}) as admin:
-        admin.create_topics({settings.topics.half: {"num_partitions": 3}}, wait_for_metadata=True)
-
-    reports = {report.name: report for report in create_topics(settings)}
-
-    half = reports.pop(settings.topics.half)
-    assert not half.created
-    assert "retention.ms" in {one.name for one in half.differences}
-    assert all(report.created for report in reports.values())
-
-
 def test_the_cores_of_this_machine_say_nothing_about_an_existing_settled_topic(
     bootstrap_servers: str, unique: str
 ) -> None:
@@ -119,39 +102,6 @@ def test_command_says_what_differs_with_exit_code_1(bootstrap_servers: str, uniq
         "created": False,
         "differences": [{"name": "partitions", "wanted": "4", "found": "3"}],
     }
-
-
-@pytest.fixture(scope="module")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose clients must log in; where it is."""
-    with guarded_broker(tmp_path_factory.mktemp("secured")) as running:
-        yield running.bootstrap_servers
-
-
-def test_a_secured_broker_takes_the_right_password(secured_broker: str) -> None:
-    settings = wanted(secured_broker, "", kafka=login(ADMIN))
-
-    assert all(report.created for report in create_topics(settings))
-
-
-def test_wrong_password_is_told_as_such_and_never_shown(secured_broker: str) -> None:
-    wrong = {**login(ADMIN), "sasl.password": "a-wrong-word"}
-
-    with pytest.raises(BrokerError, match="refused the user name or the password") as refused:
-        create_topics(wanted(secured_broker, "", kafka=wrong))
-
-    assert "a-wrong-word" not in repr(refused.value)
-    assert refused.value.__cause__ is None
-
-
-def test_librdkafka_gets_in_with_the_same_settings(secured_broker: str) -> None:
-    admin = AdminClient(dict(confluent_settings(secured_broker, login(ADMIN))))
-
-    assert len(admin.list_topics(timeout=20).brokers) == 1
-
-
-def test_a_java_client_gets_in_with_the_same_settings(secured_broker: str, tmp_path: Path) -> None:
-    java_client_gets_in(secured_broker, login(ADMIN), tmp_path)
 
 
 def test_no_broker_there_is_told_within_seconds() -> None:

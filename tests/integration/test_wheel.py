@@ -69,23 +69,6 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_pages_that_error_texts_name_are_in_the_wheel(wheel: Path) -> None:
-    program = """
-import sys
-sys.path.insert(0, sys.argv[1])
-sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
-from checkback.commands.docs import command
-assert command.callback.__code__.co_filename.startswith(sys.argv[1])
-command(["recovering"])
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(wheel)], capture_output=True, text=True, check=False
-    )
-
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("# ")
-
-
 def test_compiled_part_loads_from_the_wheel_as_a_zip(wheel: Path) -> None:
     """As the sink's process of an executor does, which has the package from Spark."""
     program = """

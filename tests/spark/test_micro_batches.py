@@ -81,14 +81,6 @@ def test_ops_settle_halves_of_this_and_of_earlier_batches(micro: MicroBatches) -
     assert decided(micro.advance(1_000)) == [("COMMIT", 5, 0)]
 
 
-def test_immunity_time_delays_the_first_check_only(micro: MicroBatches) -> None:
-    micro.add([half_row(0, time_ms=START_MS, immunity="30"), half_row(1, time_ms=START_MS)])
-    micro.start()
-
-    assert decided(micro.advance(7_000)) == [("CHECK", 1, 1)]
-    assert decided(micro.advance(24_000)) == [("CHECK", 0, 1)]
-
-
 def test_a_restart_keeps_the_state_and_any_input_brings_the_timeouts_back(
     micro: MicroBatches,
 ) -> None:
@@ -115,31 +107,6 @@ def test_a_batch_replayed_under_another_clock_decides_as_before(micro: MicroBatc
 
     assert first == [("CHECK", offset, 1) for offset in range(3)]
     assert decided(micro.outcomes()) == first
-
-
-@pytest.mark.parametrize("page_size", [1, 7, 1024])
-def test_page_size_changes_nothing_that_is_seen(
-    spark: SparkSession, tmp_path: Path, page_size: int
-) -> None:
-    micro = MicroBatches(spark, pages(page_size), tmp_path / "checkpoint", START_MS)
-    micro.add(
-        [half_row(offset, time_ms=START_MS, partition=offset % 2) for offset in range(20)]
-        + [
-            op_row(offset, offset, 8 if offset % 3 else 12, time_ms=START_MS, partition=offset % 2)
-            for offset in range(0, 20, 2)
-        ]
-    )
-    micro.start()
-    try:
-        found = decided(micro.outcomes())
-        asked = decided(micro.advance(7_000))
-    finally:
-        micro.stop()
-
-    assert found == [
-        ("COMMIT" if offset % 3 else "ROLLBACK", offset, 0) for offset in range(0, 20, 2)
-    ]
-    assert asked == [("CHECK", offset, 1) for offset in range(1, 20, 2)]
 
 
 def test_a_clock_set_back_delays_and_loses_nothing(micro: MicroBatches) -> None:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as f
 
 from checkback.checkpoints.own_files.identity import CheckpointIdentity
 from checkback.streaming.pages.page_key import (
-    HALF_PARTITIONS_MAX,
     KEY_COLUMNS,
     PageKeys,
     page_key_of,
@@ -72,14 +71,6 @@ def test_a_key_tells_page_and_half_partition(spark: SparkSession) -> None:
     assert [IN_TURN.place_of(key_of(row)) for row in rows] == ODD_PLACES
 
 
-def test_keys_of_one_page_number_differ_by_half_partition(spark: SparkSession) -> None:
-    places = [(70_000, partition) for partition in range(0, HALF_PARTITIONS_MAX, 97)]
-
-    rows = keyed(spark, places).collect()
-
-    assert len({key_of(row) for row in rows}) == len(places)
-
-
 def test_a_half_partition_that_was_added_has_keys_too(spark: SparkSession) -> None:
     places = [(page, partition) for page in (0, 1, 2) for partition in range(9)]
 
@@ -107,9 +98,3 @@ def test_with_order_all_pages_of_a_half_partition_are_in_one_state_partition(
     rows = pages.select(*KEY_COLUMNS, f.spark_partition_id().alias("at")).collect()
     found = {(*ordered.place_of(key_of(row)), row.at) for row in rows}
     assert found == {(page, partition, partition % 3) for page, partition in places}
-
-
-def test_without_order_pages_take_turns() -> None:
-    identity = CheckpointIdentity(1, "app", "c", 4_096, 3, "h", "o", "s", 4, order="none")
-
-    assert PageKeys.of(identity) == IN_TURN

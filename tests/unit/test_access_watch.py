@@ -25,8 +25,6 @@ from checkback.streaming.batch.batch_output import is_begun
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
 
-ONE_PARTITION = Settings(state_partitions=1)
-
 
 class Watched:
     """A watch over a file, with a clock that the test sets."""
@@ -86,14 +84,6 @@ def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(tmp_p
     assert watched.later()
     assert len(watched.watch.table.accounts) == 4
     assert not watched.later()
-
-
-def test_two_looks_at_once_are_one(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.later("accounts: []")
-
-    assert not watched.later(seconds=LOOK_S / 2)
-    assert watched.later(seconds=LOOK_S / 2)
 
 
 @dataclass
@@ -176,33 +166,6 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 
     assert not watched.later(seconds=SECRETS_LOOK_S)
     assert watched.later()
-
-
-def test_a_text_whose_secrets_are_the_same_is_not_parsed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "secret").write_text("the-first-secret")
-    rules = "accounts:\n- accessKey: service\n  secretKey: {file: secret}\n"
-    watched = Watched(tmp_path, rules)
-    parsed: list[str] = []
-    parse = AccessControl.from_file
-
-    def counted(path: str) -> AccessControl:
-        parsed.append(path)
-        return parse(path)
-
-    monkeypatch.setattr(AccessControl, "from_file", counted)
-    for _ in range(3):
-        assert not watched.later(seconds=SECRETS_LOOK_S)
-    assert not parsed
-
-    (tmp_path / "secret").unlink()
-    watched.later(seconds=SECRETS_LOOK_S)
-    assert "No such file" in watched.watch.problem
-    (tmp_path / "secret").write_text("the-first-secret")
-    watched.later(seconds=SECRETS_LOOK_S)
-    assert watched.watch.problem == ""
-    assert len(parsed) == 2
 
 
 def test_a_job_does_not_start_with_missing_or_broken_rules(tmp_path: Path) -> None:

@@ -94,14 +94,6 @@ def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
     assert (story.value("state_rows"), story.value("state_bytes")) == (3, 220)
 
 
-def test_the_oldest_grows_older_while_no_batch_comes() -> None:
-    story = Story()
-    story.progress.complete([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
-    story.now_ms += 50_000
-
-    assert story.value("oldest_pending_age_seconds") == 60
-
-
 def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
     story = Story()
     story.progress.complete([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
@@ -122,16 +114,6 @@ def test_what_is_unread_is_by_kind_of_topic() -> None:
     assert story.value("unread_still_seconds", topic="half") == 70
     assert story.value("lag_records", topic="op") == 0
     assert story.value("lag_records", topic="feedback") == 0, "the alert sums all of them"
-
-
-def test_stages_have_sparks_names() -> None:
-    story = Story()
-    story.metrics.take_spark_progress(None)
-    story.metrics.take_spark_progress(SPARK_PROGRESS)
-
-    assert story.value("batch_stage_seconds", stage="add_batch") == 0.25
-    assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.3
-    assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
 
 
 def test_the_time_for_which_an_idle_batch_is_held_is_no_work() -> None:
@@ -188,12 +170,3 @@ def test_partitions_that_stand_still_are_counted_until_they_move() -> None:
     assert story.value("stalled_partitions", topic="half") == 0
     assert story.value("stalled_partitions", topic="op") == 0
     assert story.value("stall_seconds", topic="op", partition="3", producer_id="-1") is None
-
-
-def test_topics_whose_replicas_are_awaited_are_counted_until_they_are_back() -> None:
-    story = Story()
-
-    story.metrics.take_short_topics(2)
-    assert story.value("short_topics") == 2
-    story.metrics.take_short_topics(0)
-    assert story.value("short_topics") == 0

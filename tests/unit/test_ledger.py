@@ -126,14 +126,6 @@ def test_the_job_itself_keeps_the_number_of_files_small(
     assert DeltaLedger.open_or_create(path, OWNER).last_batch("q") == 10
 
 
-def test_an_empty_batch_makes_no_version(path: str) -> None:
-    ledger = DeltaLedger.open_or_create(path, OWNER)
-
-    assert not ledger.append(LedgerBatch("q", 0), [])
-
-    assert DeltaTable(path).version() == 0
-
-
 def test_any_delta_reader_can_read_it(path: str) -> None:
     DeltaLedger.open_or_create(path, OWNER).append(LedgerBatch("q", 0), blobs(("prepared", 1)))
 
@@ -276,9 +268,3 @@ def test_the_documented_view_is_the_one_that_is_used() -> None:
     assert {name for name in LEDGER_SCHEMA.names if f"| `{name}` |" in text} == set(
         LEDGER_SCHEMA.names
     )
-
-
-def test_a_terminal_breaks_no_line_of_the_statement() -> None:
-    lines = PENDING_SQL.format(table="delta.`/data/ledger`").splitlines()
-
-    assert max(map(len, lines)) <= 80

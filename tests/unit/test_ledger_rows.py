@@ -15,7 +15,6 @@ from confluent_kafka import Message
 from tests.deciding import plain_half
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
-from checkback.protocol.records import Op
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger import rows as ledger_rows
@@ -62,10 +61,6 @@ def half(offset: int, transaction_id: str = "", group: str = "g") -> Record:
     name = transaction_id or f"id-{offset}"
     headers = plain_half(name, "orders", group)
     return Record(headers, NOW - 1_000 - offset)
-
-
-def op(half_offset: int, transaction_id: str, group: str) -> Record:
-    return Record(Op(0, half_offset, group, transaction_id, 8).headers(), NOW)
 
 
 def outcome(partition: int, *decided: Decided) -> Outcome:
@@ -132,59 +127,6 @@ def test_a_half_that_is_prepared_and_committed_in_one_batch_is_read_once() -> No
     }
 
 
-def test_every_action_becomes_one_row_of_its_event() -> None:
-    offsets = range(8)
-    topic = Topic({(0, offset): half(offset) for offset in offsets})
-    ops = Topic({(0, 90): op(6, "other", "h"), (0, 91): Record([], NOW)})
-    decided = outcome(
-        0,
-        of_half(Action.REFUSE_HALF, 0, RefusedReason.TRANSACTIONS_REJECTED),
-        of_half(Action.PREPARED, 1),
-        of_half(Action.COMMIT, 2),
-        of_half(Action.ROLLBACK, 3),
-        of_half(Action.DISCARD_CHECK_LIMIT, 4, 15),
-        of_half(Action.DISCARD_EXPIRED, 5, 2),
-        (Action.REFUSE_OP, 6, RefusedReason.OP_GROUP_WRONG, 90),
-        (Action.REFUSE_OP, 91, RefusedReason.OP_OFFSET_UNREADABLE, 91),
-        of_half(Action.CHECK, 7, 3),
-    )
-
-    found = rows([decided], topic, ops)
-
-    shown = [
-        (row["event"], row["half_offset"], row["check_times"], row["reason"], row["op_offset"])
-        for row in found
-    ]
-    assert sorted(shown, key=str) == sorted(
-        [
-            ("refused", 0, None, "TRANSACTIONS_REJECTED", None),
-            ("prepared", 1, None, None, None),
-            ("committed", 2, None, None, None),
-            ("rolled_back", 3, None, None, None),
-            ("discarded", 4, 15, "check limit", None),
-            ("discarded", 5, 2, "expired", None),
-            ("refused", 6, None, "OP_GROUP_WRONG", 90),
-            ("refused", None, None, "OP_OFFSET_UNREADABLE", 91),
-            ("checked", 7, 3, None, None),
-        ],
-        key=str,
-    )
-    [refused_op] = [row for row in found if row["op_offset"] == 90]
-    assert (refused_op["transaction_id"], refused_op["producer_group"]) == ("other", "h")
-    assert (refused_op["real_topic"], refused_op["store_time"]) == (None, None)
-
-
-def test_of_names_of_megabytes_their_beginnings_are_kept() -> None:
-    """Two thousand of them in a batch were more than an Arrow column takes."""
-    long = "x" + "é" * 1_000_000
-    topic, ops = Topic({(0, 0): half(0, long, long)}), Topic({(0, 9): op(0, long, long)})
-    wrong = (Action.REFUSE_OP, 0, int(RefusedReason.OP_GROUP_WRONG), 9)
-    decided = outcome(0, of_half(Action.REFUSE_HALF, 0, RefusedReason.HALF_NAME_TOO_LONG), wrong)
-
-    for row in rows([decided], topic, ops):
-        assert row["transaction_id"] == row["producer_group"] == "x" + "é" * 511 + "\ufffd"
-
-
 def test_a_name_that_is_null_is_kept_as_empty() -> None:
     nothing: Any = [("TRAN_MSG", b"true"), (PGROUP, None), (UNIQ_KEY, None), (REAL_TOPIC, None)]
     topic = Topic({(0, 0): Record(nothing, NOW), (0, 1): Record(nothing[::-1], NOW)})
@@ -221,12 +163,6 @@ def test_a_half_that_is_gone_or_says_nothing_readable_still_has_its_row() -> Non
     assert [row["transaction_id"] for row in found] == ["by name", None, None]
     assert found[0]["producer_group"] == "g\ufffd"
     assert [row["store_time"] is None for row in found] == [False, False, True]
-
-
-def test_nothing_that_happened_is_nothing_to_write() -> None:
-    _, batches = write_noting([outcome(0)], BATCH, Topic({}), Topic({}), sink)
-
-    assert list(packed(batches)) == []
 
 
 def test_many_rows_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

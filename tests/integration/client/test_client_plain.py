@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from tests.integration.client.playing import Checkback, Scripted, eventually, header
+from tests.integration.client.playing import Checkback, eventually, header
 
 from checkback.client import (
     DefaultMQProducer,
@@ -22,7 +22,7 @@ from checkback.client import (
 )
 from checkback.client.observing.counters import ClientEvent
 from checkback.protocol import properties as names
-from checkback.protocol.errors import BrokerError, InvalidMessageError, LifeCycleError
+from checkback.protocol.errors import BrokerError, LifeCycleError
 from checkback.protocol.topics import TopicPlan
 
 
@@ -60,11 +60,6 @@ def queue_ids(results: Sequence[SendResult]) -> list[int]:
     return [result.message_queue.queue_id for result in results if result.message_queue]
 
 
-def test_queues_are_taken_by_turns(producer: DefaultMQProducer, topic: str) -> None:
-    results = [producer.send(Message(topic, b"x", keys="same")) for _ in range(6)]
-    assert sorted(queue_ids(results)) == [0, 0, 1, 1, 2, 2]
-
-
 def test_a_record_key_chooses_as_with_any_kafka_client(
     bootstrap_servers: str, producer: DefaultMQProducer, topic: str
 ) -> None:
@@ -89,11 +84,6 @@ def test_the_application_chooses(producer: DefaultMQProducer, topic: str) -> Non
         producer.send(Message(topic, b"x", queue_id=0)),
     ]
     assert queue_ids(chosen) == [2, 1, 0]
-
-
-def test_a_queue_that_is_not_there_is_refused(producer: DefaultMQProducer, topic: str) -> None:
-    with pytest.raises(InvalidMessageError, match="no queue 3; it has 3"):
-        producer.send_to_queue(Message(topic, b"x"), MessageQueue(topic, 3))
 
 
 def test_a_topic_that_is_not_there_is_not_made(bootstrap_servers: str, unique: str) -> None:
@@ -127,14 +117,6 @@ def test_one_way_is_sent_before_shutdown_ends(
         producer.send_one_way(Message(topic, b"x"))
     producer.shutdown()
     assert len(checkback.read(topic)) == 20
-
-
-def test_a_transactional_producer_sends_plainly_too(
-    checkback: Checkback, listener: Scripted, topic: str
-) -> None:
-    result = checkback.producer(listener).send(Message(topic, b"x"))
-    assert result.send_status is SendStatus.SEND_OK
-    assert checkback.halves() == []
 
 
 def test_a_forked_child_may_not_use_it(producer: DefaultMQProducer, topic: str) -> None:

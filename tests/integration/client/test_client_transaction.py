@@ -135,13 +135,6 @@ def half_queues(producer: TransactionMQProducer, messages: Iterable[Message]) ->
     return [result.message_queue.queue_id for result in results if result.message_queue]
 
 
-def test_halves_without_a_key_take_all_partitions_by_turns(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    queues = half_queues(checkback.producer(listener), [Message("paid", b"x")] * 8)
-    assert sorted(queues) == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
 def test_the_key_of_a_half_chooses_as_the_java_client_does(
     checkback: Checkback, listener: Scripted
 ) -> None:
@@ -184,25 +177,6 @@ def test_a_tombstone_and_bytes_as_a_property_are_sent_and_asked_about_as_they_ar
     )  # fmt: skip
 
 
-def test_a_delay_level_is_dropped_and_counted(checkback: Checkback, listener: Scripted) -> None:
-    producer = checkback.producer(listener)
-    producer.send_message_in_transaction(Message("paid", b"x", delay_time_level=3))
-    producer.send_message_in_transaction(Message("paid", b"x", properties={"DELAY": "3"}))
-
-    assert producer.counters.snapshot()[ClientEvent.DELAY_DROPPED] == 2
-    assert [header(half, names.DELAY) for half in checkback.halves(2)] == [None, None]
-
-
-def test_other_headers_pass_through_untouched(checkback: Checkback, listener: Scripted) -> None:
-    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    message = Message("paid", b"x", properties={"traceparent": trace, "ключ": "значение ☂"})
-    checkback.producer(listener).send_message_in_transaction(message)
-
-    (half,) = checkback.halves(1)
-    assert header(half, "traceparent") == trace
-    assert header(half, "ключ") == "значение ☂"
-
-
 def test_what_the_real_topic_does_not_take_is_said_before_sending(
     checkback: Checkback, listener: Scripted, unique: str
 ) -> None:
@@ -214,22 +188,6 @@ def test_what_the_real_topic_does_not_take_is_said_before_sending(
         producer.send_message_in_transaction(Message(topic, b"x" * 2_000))
     assert checkback.halves() == []
     assert listener.executed == []
-
-
-def test_counters_call_back(checkback: Checkback, listener: Scripted) -> None:
-    heard: list[ClientEvent] = []
-    producer = checkback.producer(listener, on_event=heard.append)
-    producer.send_message_in_transaction(ORDER)
-
-    assert heard == [ClientEvent.SENT, ClientEvent.COMMITTED]
-
-
-def test_a_producer_that_starts_creates_its_check_topic(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    checkback.producer(listener, group="newcomers")
-
-    assert checkback.read(checkback.names.check("newcomers")) == []
 
 
 def test_a_wrong_prefix_is_said_and_leaves_no_check_topic(
@@ -255,16 +213,6 @@ def test_shut_down_it_takes_no_message(checkback: Checkback, listener: Scripted)
         producer.start()
 
 
-def test_before_start_it_takes_no_message(checkback: Checkback, listener: Scripted) -> None:
-    producer = TransactionMQProducer(
-        checkback.group,
-        bootstrap_servers=checkback.bootstrap_servers,
-        transaction_listener=listener,
-    )
-    with pytest.raises(LifeCycleError, match="not started"):
-        producer.send_message_in_transaction(ORDER)
-
-
 def test_shutdown_sends_the_ops_that_wait(checkback: Checkback, listener: Scripted) -> None:
     producer = checkback.producer(listener)
     for _ in range(50):
@@ -272,16 +220,6 @@ def test_shutdown_sends_the_ops_that_wait(checkback: Checkback, listener: Script
     producer.shutdown()
 
     assert len(checkback.ops()) == 50
-
-
-def test_two_halves_of_one_message_are_two_transactions(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    producer = checkback.producer(listener)
-    results = [producer.send_message_in_transaction(ORDER) for _ in range(2)]
-
-    assert len({result.transaction_id for result in results}) == 2
-    assert eventually(lambda: len(checkback.ops(2)) == 2)
 
 
 def test_a_pipeline_that_refuses_transactions_is_heard_before_the_local_transaction(

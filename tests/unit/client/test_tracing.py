@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NoOpTracerProvider
 
 from checkback.client import LocalTransactionState, Message, MessageExt
-from checkback.client.observing.tracing import UNTRACED, TracedStep
+from checkback.client.observing.tracing import TracedStep
 from checkback.client.opentelemetry import OpenTelemetryTracing
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -94,11 +94,3 @@ def test_a_process_without_a_tracer_sends_the_message_as_it_is() -> None:
     sent = send(OpenTelemetryTracing(NoOpTracerProvider()), Message("paid", b"x"))
 
     assert sent.properties == {}
-
-
-def test_untraced_changes_nothing() -> None:
-    message = Message("paid", b"x")
-    with UNTRACED.transaction(message) as carrying:
-        assert carrying is message
-        with UNTRACED.step(TracedStep.OP, message) as told:
-            told.ended(COMMIT, None)

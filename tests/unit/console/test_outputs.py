@@ -23,10 +23,8 @@ from checkback.console.audit import Audit, AuditEntry
 from checkback.console.facts import GroupRow, KafkaFacts
 from checkback.console.overview import FigureSampler, History
 from checkback.console.pending_view import PendingView
-from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
-from checkback.operations.doctor.broker_checks import BrokerChecks
-from checkback.operations.doctor.judgements import GroupFacts, Result, judge_group
-from checkback.operations.topics.lag import ReadPosition, read_positions
+from checkback.console.rendering import rendered
+from checkback.operations.doctor.judgements import GroupFacts, judge_group
 from checkback.protocol.configuration import Settings
 
 
@@ -139,24 +137,6 @@ def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
     assert history.latest.pending == 11
 
 
-def test_lag_is_what_lies_after_the_committed_offset() -> None:
-    committed, ends = {"half": {0: 5, 1: 9}}, {("half", 0): 8, ("half", 1): 9, ("op", 0): 3}
-
-    found = read_positions(committed, {}, ends)
-
-    assert [(one.topic, one.partition, one.lag) for one in found] == [
-        ("half", 0, 3), ("half", 1, 0), ("op", 0, None),
-    ]  # fmt: skip
-    assert ReadPosition("half", 0, 9, None, 8).lag == 0
-
-
-def test_the_broker_checks_say_that_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkback.deploy.admin.CONNECT_TIMEOUTS_MS", (100,))
-    [finding] = BrokerChecks(Settings(bootstrap_servers="127.0.0.1:1")).findings()
-
-    assert (finding.check, finding.result) == ("brokers", Result.FAILED)
-
-
 def test_the_audit_keeps_the_newest_and_hands_all_on() -> None:
     told: list[AuditEntry] = []
     audit = Audit(told.append)
@@ -169,10 +149,3 @@ def test_the_audit_keeps_the_newest_and_hands_all_on() -> None:
     assert audit_text(entry).endswith("kim  resolve  commit  0:4  done  Committed.  paid")
     forged = replace(entry, target="0:4\n2026-11-26  ann  resolve")
     assert "\n" not in audit_text(forged), "a form makes no line of its own"
-
-
-def test_long_and_binary_bodies_are_shown_as_text() -> None:
-    assert body_text(None) == ""
-    assert body_text(b"\xff\x00a") == "\\xff\x00a"
-    assert body_text(b"x" * 100_000).endswith("… (100000 bytes in all)")
-    assert len(body_text(b"x" * 100_000)) < BODY_CHARACTERS_MAX + 40

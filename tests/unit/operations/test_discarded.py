@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError
 from tests.unit.operations.records import NAMES, discarded, half, record
 
 from checkback.operations.parked import noted_transaction
-from checkback.operations.parked.discarded import DiscardedHalf, discarded_halves
+from checkback.operations.parked.discarded import DiscardedHalf
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.resume import chosen_halves, resume
 from checkback.operations.topics.position import Position
@@ -42,22 +42,13 @@ def given_up() -> DiscardedHalf:
         (RecordFilter(topic="bills"), False),
         (RecordFilter(reason="expired"), False),
         (RecordFilter(until_ms=1_000), True),
+        (RecordFilter(until_ms=1_000, from_ms=1_000), True),
         (RecordFilter(until_ms=999), False),
+        (RecordFilter(from_ms=1_001), False),
     ],
 )
 def test_a_filter_takes_what_fits_all_of_it(wanted: RecordFilter, is_meant: bool) -> None:
     assert wanted.takes(given_up()) is is_meant
-
-
-def test_a_note_says_of_its_half_that_it_was_resumed() -> None:
-    first = discarded(half("a", at=Position(1, 7)), at=Position(0, 4))
-    second = discarded(half("b", at=Position(1, 8)), at=Position(0, 5))
-    headers = records.note_headers(first.headers, properties.RESUME, "0:4", "1:20", FACTS)
-    note = record(NAMES.discarded, headers, at=Position(0, 6), value=None)
-
-    found = discarded_halves([note, second, first])
-
-    assert [(one.transaction_id, one.resumed_to) for one in found] == [("a", "1:20"), ("b", "")]
 
 
 def test_a_position_chooses_no_record_of_somebody_whose_transaction_id_looks_like_one() -> None:
@@ -225,10 +216,3 @@ def test_a_second_resumption_tells_of_the_last_one_only() -> None:
     twice = records.resumed_half_headers(again, "0:9", FACTS)
 
     assert [value for name, value in twice if name == properties.RESUME.source] == [b"0:9"]
-
-
-def test_the_final_of_a_resumed_half_is_that_of_any_other() -> None:
-    plain = half("u", at=Position(1, 7)).headers
-    resumed = records.resumed_half_headers(given_up().record.headers, "0:4", FACTS)
-
-    assert records.final_parts(resumed, 1, 20).headers == records.final_parts(plain, 1, 20).headers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from tests.deciding import plain_half
 
-from checkback.operations.checkpoint import repartition
-from checkback.operations.doctor.broker_checks import guarded
-from checkback.operations.doctor.judgements import Diagnosis, Result
 from checkback.operations.rebuild import predecessors
 from checkback.operations.rebuild import topic_spans as positions
 from checkback.operations.topics import scanner as scanning
 from checkback.operations.topics.position import Position
 from checkback.operations.transactions.finder import TransactionFinder
-from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
@@ -161,45 +156,6 @@ def test_a_scan_of_the_newest_begins_that_much_before_the_end(
 def test_a_scan_that_may_not_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokerError, match="can't be listed"):
         scanned(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-
-def test_a_check_that_gets_no_answer_is_a_finding() -> None:
-    def silent() -> Iterator[Diagnosis]:
-        raise TimeoutError
-
-    (found,) = guarded("groups", silent)
-
-    assert (found.result, found.says) == (Result.FAILED, "no answer in time")
-
-
-class Growing:
-    """An admin client of a topic with two partitions; creating more first fails like this."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self.errors = list(errors)
-
-    def list_topics(self, topic: str, **_: Any) -> Any:
-        known = SimpleNamespace(error=None, partitions={0: None, 1: None})
-        return SimpleNamespace(topics={topic: known})
-
-    def create_partitions(self, wanted: list[Any]) -> dict[str, Growing]:
-        return {one.topic: self for one in wanted}
-
-    def result(self, _: float) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-
-
-def grown(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> int:
-    admin = Growing(*errors)
-    monkeypatch.setattr(repartition, "AdminClient", lambda _: admin)
-    return repartition._grow_settled(Settings(bootstrap_servers="b:1"), 5)
-
-
-def test_a_topic_is_extended_although_the_controller_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert grown(monkeypatch, failure(KafkaError.NOT_CONTROLLER)) == 3
-    with pytest.raises(BrokerError, match="no answer in time"):
-        grown(monkeypatch, TimeoutError())
 
 
 class Settled:
