@@ -9,7 +9,7 @@ import click
 
 from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.version import known_commit
-from checkback.metrics.alerts import rule_text
+from checkback.deploy.alerts import rule_text
 from checkback.protocol.errors import ConfigurationError
 
 

@@ -9,7 +9,6 @@ import json
 import sys
 from pathlib import Path
 
-from checkback.metrics.alerts import rule_text
 from checkback.metrics.dashboard import dashboard_document
 from checkback.metrics.page import page_text
 
@@ -18,8 +17,6 @@ def made_files() -> dict[str, str]:
     """Return the text of each file by its path in a checkout."""
     return {
         "deploy/grafana/checkback.json": json.dumps(dashboard_document(), indent=1) + "\n",
-        "deploy/prometheus/checkback.rules.yml": "# Made by `python -m checkback.metrics`.\n"
-        + rule_text(),
         "docs/operating/metrics.md": page_text(),
     }
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from checkback.deploy.alerts import rule_document
 from checkback.deploy.broker import free_ports
-from checkback.metrics.alerts import rule_document
 
 NEEDS_PROMETHEUS = pytest.mark.skipif(
     shutil.which("prometheus") is None,

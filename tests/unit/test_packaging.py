@@ -16,7 +16,8 @@ LINKS = ROOT / "src" / "checkback"
 CHECKOUT_ONLY = {"bench", "tools"}
 """Top folders of modules that only a checkout has, not the package."""
 WITHOUT_MODULES = (
-    "console/static", "console/templates", "console/templates/parts", "docs", "docs/operating",
+    "console/static", "console/templates", "console/templates/parts", "deploy/prometheus", "docs",
+    "docs/operating",
 )  # fmt: skip
 """Folders of files that the wheel has, too."""
 
