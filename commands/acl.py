@@ -9,12 +9,7 @@ from typing import Any, Final
 import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.shared.output import (
-    CommandOutput,
-    output_option,
-    table_text,
-    terminal_text,
-)
+from checkback.commands.shared.output import CommandOutput, output_option, table_text
 from checkback.commands.shared.settings import settings_options
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
@@ -102,8 +97,7 @@ def check(
     access = AccessControl.from_file(file, reads_secrets=False)
     decision = access.decide(request, lambda _: not unsigned)
     assumed = "wrong" if unsigned else "right"
-    text = decision_text(decision, assumed)
-    output.show(_decision_data(decision, assumed), text)
+    output.show(_decision_data(decision, assumed), decision_text(decision, assumed))
     return EXIT_OK if decision.is_allowed else EXIT_FOUND
 
 
@@ -127,9 +121,8 @@ def decision_text(decision: AccessDecision, assumed: str) -> str:
         for number, step in enumerate(decision.steps, 1)
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
-    verdict = f"{said}, if the signature is {assumed}: {decision.says}"
     table = table_text(("", "rule", "outcome", ""), rows)
-    return f"{table}\n{terminal_text(verdict)}"
+    return f"{table}\n{said}, if the signature is {assumed}: {decision.says}"
 
 
 @command.command()
@@ -155,7 +148,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
     said = f"{_counted(mistakes, 'mistake')}, {_counted(warnings, 'warning')}."
-    output.show({**found, "source": str(file)}, terminal_text("\n".join([*lines, said])))
+    output.show({**found, "source": str(file)}, "\n".join([*lines, said]))
     return EXIT_FOUND if mistakes else EXIT_OK
 
 
@@ -241,10 +234,8 @@ def grants(
         kafka_acls_command(grant, principal, settings.bootstrap_servers, command_config)
         for grant in found
     ]
-    output.show(
-        {"grants": list(map(_grant_data, found, commands))},
-        "\n".join(map(_grant_text, found, commands)),
-    )
+    data, text = map(_grant_data, found, commands), map(_grant_text, found, commands)
+    output.show({"grants": list(data)}, "\n".join(text), is_folded=False)
 
 
 def _grants(

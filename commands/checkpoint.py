@@ -10,12 +10,7 @@ import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.options import yes_option
-from checkback.commands.shared.output import (
-    CommandOutput,
-    output_option,
-    table_text,
-    terminal_text,
-)
+from checkback.commands.shared.output import CommandOutput, output_option, table_text
 from checkback.commands.shared.settings import settings_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
@@ -54,7 +49,7 @@ def inspect(settings: Settings, output: CommandOutput) -> None:
 
 
 def inspection_text(data: dict[str, Any]) -> str:
-    """Return what a checkpoint holds for people, none wider than the terminal."""
+    """Return what a checkpoint holds for people."""
     oldest, at = data["oldest_pending_ms"], data["committed_at_ms"]
     facts = [
         ("application", data["application_id"]),
@@ -67,13 +62,8 @@ def inspection_text(data: dict[str, Any]) -> str:
         ("oldest pending", "-" if oldest is None else duration_text(oldest)),
         ("page size", data["page_size"]),
     ]
-    tables = [
-        table_text(("", ""), facts),
-        _positions_text(data),
-        _state_text(data),
-    ]
-    problems = [terminal_text(problem_line(problem)) for problem in data["problems"]]
-    return "\n\n".join([*tables, *problems])
+    tables = [table_text(("", ""), facts), _positions_text(data), _state_text(data)]
+    return "\n\n".join([*tables, *map(problem_line, data["problems"])])
 
 
 def problem_line(problem: Mapping[str, str]) -> str:
@@ -123,7 +113,7 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
 
 
 def verification_text(path: str, found: Verification) -> str:
-    """Return what was found for people, none wider than the terminal."""
+    """Return what was found for people."""
     batches = [
         ("planned", found.planned_batch),
         ("committed", found.committed_batch),
@@ -138,7 +128,7 @@ def verification_text(path: str, found: Verification) -> str:
         rows = [(number, at - 1 if at else "-") for number, at in sorted(found.markers.items())]
         lines.append(table_text(("state partition", "last batch written"), rows))
     lines += [problem_line(asdict(problem)) for problem in found.problems]
-    return terminal_text("\n".join(lines))
+    return "\n".join(lines)
 
 
 @command.command()
@@ -168,19 +158,15 @@ def repartition(
             plan = look_ahead(settings, store, partitions)
             output.show(
                 {"dry_run": True, "before": plan.before, "after": plan.after},
-                terminal_text(
-                    f"{plan.before} state partitions would become {plan.after}. "
-                    "Run again with --yes to do it."
-                ),
+                f"{plan.before} state partitions would become {plan.after}. "
+                "Run again with --yes to do it.",
             )
             return
         done = change(settings, spark, store, partitions)
     output.show(
         {"dry_run": False, **done.as_data()},
-        terminal_text(
-            f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
-            f"Set state_partitions to {done.after}, or leave it out."
-        ),
+        f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
+        f"Set state_partitions to {done.after}, or leave it out.",
     )
 
 
@@ -219,7 +205,7 @@ def rebuild(
     from checkback.operations.rebuild.rebuild import Rebuild
 
     report = Rebuild(settings, jars, is_certain, from_topics, unknown_are).run()
-    output.show(report.as_data(), terminal_text(report_text(report)))
+    output.show(report.as_data(), report_text(report))
 
 
 def report_text(report: RebuildReport) -> str:

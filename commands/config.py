@@ -31,7 +31,7 @@ def show(settings: LoadedSettings, output: CommandOutput) -> None:
         f"{key:<{width}} = {_shown(value)}  ({settings.sources[key]})"
         for key, value in values.items()
     ]
-    output.show({"settings": rows}, "\n".join(lines))
+    output.show({"settings": rows}, "\n".join(lines), is_folded=False)
 
 
 def _shown(value: object) -> object:

@@ -40,6 +40,7 @@ def pack(output: CommandOutput, folder: Path, *, has_s3: bool) -> None:
             "options": options,
         },
         " ".join(["spark-submit", *options, "run --config checkback.toml"]),
+        is_folded=False,
     )
 
 
@@ -56,7 +57,7 @@ def alerts(output: CommandOutput, runbooks: str) -> None:
     if runbooks:
         _require_page(runbooks)
     text = rule_text(runbooks)
-    output.show({"rules": text}, text.rstrip("\n"))
+    output.show({"rules": text}, text.rstrip("\n"), is_folded=False)
 
 
 def _require_page(url: str) -> None:

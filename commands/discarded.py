@@ -15,29 +15,16 @@ from checkback.commands.shared.options import (
     operator_option,
     yes_option,
 )
-from checkback.commands.shared.output import (
-    CommandOutput,
-    content_data,
-    content_rows,
-    list_text,
-    output_option,
-    table_text,
-    terminal_text,
-)
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.parked import ParkedText, called
 from checkback.commands.shared.settings import settings_options
-from checkback.metrics.printable import printable
 from checkback.operations.parked.discarded import REASONS, DiscardedHalf
 from checkback.operations.parked.filter import RecordFilter
-from checkback.operations.parked.resume import Resumption, chosen_halves
+from checkback.operations.parked.resume import chosen_halves
 from checkback.operations.parked.resume import resume as resume_chosen
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
-
-HEADINGS = (
-    "record", "transaction id", "group", "real topic", "reason", "checks", "half stored",
-    "resumed to",
-)  # fmt: skip
-
 
 FILTER_OPTIONS: Final[list[Decorator]] = [
     click.option("--group", default="", help="Only messages of this producer group."),
@@ -64,9 +51,7 @@ def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> No
     """List discarded messages, and which of them were resumed."""
     with open_scanner(settings) as scanner:
         found = chosen_halves(scanner, settings.topics, wanted)
-    cells = [_cells(one) for one in found]
-    text = list_text(HEADINGS, cells, "Nothing was discarded.", is_filtered=not wanted.is_open)
-    output.show({"discarded": [one.as_data() for one in found]}, text)
+    TEXT.show_list(output, found, wanted)
 
 
 @command.command()
@@ -82,10 +67,7 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
         wanted = RecordFilter(name=name)
         found = chosen_halves(scanner, settings.topics, wanted)
     wanted.require_found(settings.topics.discarded, "discarded", found)
-    output.show(
-        {"discarded": [_whole(one) for one in found]},
-        "\n\n".join(_whole_text(one) for one in found),
-    )
+    TEXT.show_whole(output, found, _properties, "property")
 
 
 @command.command()
@@ -119,32 +101,13 @@ def resume(
     facts = operator_facts(wanted, operator, why, everything=everything)
     with open_scanner(settings) as scanner:
         done = resume_chosen(scanner, settings, wanted, facts, is_certain=is_certain)
-    _tell(output, done, is_certain=is_certain)
+    TEXT.show_action(output, done, is_certain=is_certain)
 
 
-def _tell(output: CommandOutput, done: Resumption, *, is_certain: bool) -> None:
-    rows = [{**one.half.as_data(), "resumed_to": one.to} for one in done.resumed]
-    lines = [_line(one.half, one.to) for one in done.resumed]
-    lines += [f"{_name(one)}: already resumed to {one.resumed_to}" for one in done.already]
-    if not is_certain and done.resumed:
-        lines.append("Run again with --yes to do it.")
-    output.show(
-        {
-            "dry_run": not is_certain,
-            "resumed": rows if is_certain else [],
-            "would_resume": [] if is_certain else rows,
-            "already_resumed": [one.as_data() for one in done.already],
-        },
-        terminal_text("\n".join(lines) or "No discarded message matches."),
-    )
-
-
-def _line(half: DiscardedHalf, to: str) -> str:
-    return f"{_name(half)}: {f'resumed to {to}' if to else 'would be resumed'}"
-
-
-def _name(half: DiscardedHalf) -> str:
-    return printable(f"{half.record.at} ({half.transaction_id}, group {half.group})")
+def _properties(record: FoundRecord) -> dict[str, object]:
+    return {
+        "properties": {name: value.decode("utf-8", "replace") for name, value in record.headers}
+    }
 
 
 def _cells(half: DiscardedHalf) -> tuple[object, ...]:
@@ -158,17 +121,15 @@ def _cells(half: DiscardedHalf) -> tuple[object, ...]:
     )
 
 
-def _whole(half: DiscardedHalf) -> dict[str, object]:
-    record = half.record
-    return {
-        **half.as_data(),
-        **content_data(record),
-        "properties": {name: value.decode("utf-8", "replace") for name, value in record.headers},
-    }
-
-
-def _whole_text(half: DiscardedHalf) -> str:
-    rows = content_rows(half.record)
-    if half.resumed_to:
-        rows.append(("(resumed to)", half.resumed_to))
-    return f"discarded {_name(half)}\n{table_text(('property', 'value'), rows)}"
+TEXT: Final = ParkedText(
+    kind="discarded",
+    does="resume",
+    done="resumed",
+    name=lambda half: called(half.record.at, half.transaction_id, f"group {half.group}"),
+    data=DiscardedHalf.as_data,
+    headings=(
+        "record", "transaction id", "group", "real topic", "reason", "checks", "half stored",
+        "resumed to",
+    ),
+    cells=_cells,
+)  # fmt: skip

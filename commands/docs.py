@@ -37,7 +37,7 @@ def command(name: str, output: CommandOutput) -> None:
         raise NotFoundError(f"There is no page {name!r}.", remedy="`checkback docs` lists them.")
     text = page.read_text("utf-8")
     shown = _shown(text) if sys.stdout.isatty() else text
-    output.show({"page": name, "text": text}, shown, kept=KEPT + ESCAPE)
+    output.show({"page": name, "text": text}, shown, KEPT + ESCAPE, is_folded=False)
 
 
 def pages() -> dict[str, Traversable]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from checkback.commands.shared.options import DurationType
-from checkback.commands.shared.output import CommandOutput, output_option, terminal_text
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
@@ -47,13 +47,14 @@ def view(settings: Settings, output: CommandOutput, name: str, *, sql_only: bool
 
     statement = view_statement(_open(settings).table.table_uri, name)
     if sql_only:
-        output.show({"statement": statement}, f"{statement};")
+        output.show({"statement": statement}, f"{statement};", is_folded=False)
         return
     session = session_settings(ensure_jars("delta"))
     comments = [f"--   {key}={value}" for key, value in session.items()]
     output.show(
         {"statement": statement, "spark": session},
         "\n".join(["-- For a Spark session with these settings:", *comments, f"{statement};"]),
+        is_folded=False,
     )
 
 
@@ -93,10 +94,8 @@ def maintain(
     done = maintain_ledger(_open(settings), retention_hours)
     output.show(
         asdict(done),
-        terminal_text(
-            f"{done.files_compacted} files became {done.files_written}; {done.files_deleted} "
-            f"older than {duration_text(done.retention_hours * HOUR_MS)} were deleted."
-        ),
+        f"{done.files_compacted} files became {done.files_written}; {done.files_deleted} "
+        f"older than {duration_text(done.retention_hours * HOUR_MS)} were deleted.",
     )
 
 

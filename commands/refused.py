@@ -17,30 +17,17 @@ from checkback.commands.shared.options import (
     operator_option,
     yes_option,
 )
-from checkback.commands.shared.output import (
-    CommandOutput,
-    content_data,
-    content_rows,
-    content_text,
-    list_text,
-    output_option,
-    table_text,
-    terminal_text,
-)
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.parked import ParkedText, called, content_text
 from checkback.commands.shared.settings import settings_options
-from checkback.metrics.printable import printable
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.refused import RefusedRecord
-from checkback.operations.parked.resend import Resending, chosen_records
+from checkback.operations.parked.resend import chosen_records
 from checkback.operations.parked.resend import resend as resend_chosen
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason
-
-HEADINGS = (
-    "record", "refused", "reason", "transaction id", "group", "real topic", "from", "resent to",
-)  # fmt: skip
-
 
 FILTER_OPTIONS: Final[list[Decorator]] = [
     click.option("--group", default="", help="Only records that name this producer group."),
@@ -73,10 +60,8 @@ def command() -> None:
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
     """List refused records, and which of them were sent again."""
     with open_scanner(settings) as scanner:
-        found = chosen_records(scanner, settings, wanted)
-    cells = [_cells(one) for one in found]
-    text = list_text(HEADINGS, cells, "Nothing was refused.", is_filtered=not wanted.is_open)
-    output.show({"refused": [_row(one, settings) for one in found]}, text)
+        found = chosen_records(scanner, settings.topics, wanted)
+    text_of(settings).show_list(output, found, wanted)
 
 
 @command.command()
@@ -90,12 +75,9 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
     """
     with open_scanner(settings) as scanner:
         wanted = RecordFilter(name=name)
-        found = chosen_records(scanner, settings, wanted)
+        found = chosen_records(scanner, settings.topics, wanted)
     wanted.require_found(settings.topics.refused, "refused", found)
-    output.show(
-        {"refused": [_whole(one, settings) for one in found]},
-        "\n\n".join(_whole_text(one) for one in found),
-    )
+    text_of(settings).show_whole(output, found, _headers, "header")
 
 
 @command.command()
@@ -132,44 +114,31 @@ def resend(
         done = resend_chosen(
             scanner, settings, wanted, facts, is_certain=is_certain, is_forced=force
         )
-    _tell(output, settings, done, is_certain=is_certain)
+    text_of(settings).show_action(output, done, is_certain=is_certain)
     return EXIT_FOUND if done.stuck else 0
 
 
-def _tell(output: CommandOutput, settings: Settings, done: Resending, *, is_certain: bool) -> None:
-    rows = [{**_row(one.refused, settings), "resent_to": one.to} for one in done.resent]
-    verb = "resent to {}" if is_certain else "would be resent"
-    lines = [f"{name_of(one.refused)}: {verb.format(one.to)}" for one in done.resent]
-    lines += [f"{name_of(one)}: already resent to {one.resent_to}" for one in done.already]
-    lines += [f"{name_of(one.refused)}: can't be resent: {one.obstacle}" for one in done.stuck]
-    if done.skipped:
-        lines.append(f"{done.skipped:,} skipped: there is no final message of them to send.")
-    if done.resent and not is_certain:
-        lines.append("Run again with --yes to do it.")
-    output.show(
-        {
-            "dry_run": not is_certain,
-            "resent": rows if is_certain else [],
-            "would_resend": [] if is_certain else rows,
-            "already_resent": [_row(one, settings) for one in done.already],
-            "cannot_resend": [
-                {**_row(one.refused, settings), "obstacle": one.obstacle} for one in done.stuck
-            ],
-            "skipped": done.skipped,
-        },
-        terminal_text("\n".join(lines) or "No refused record matches."),
-    )
-
-
-def _row(record: RefusedRecord, settings: Settings) -> dict[str, object]:
-    return {**record.as_data(), "obstacle": record.obstacle(settings.topics.half)}
+def text_of(settings: Settings) -> ParkedText[RefusedRecord]:
+    """Return how refused records are printed."""
+    half_topic = settings.topics.half
+    return ParkedText(
+        kind="refused",
+        does="resend",
+        done="resent",
+        name=name_of,
+        data=lambda one: {**one.as_data(), "obstacle": one.obstacle(half_topic)},
+        headings=(
+            "record", "refused", "reason", "transaction id", "group", "real topic", "from",
+            "resent to",
+        ),
+        cells=_cells,
+    )  # fmt: skip
 
 
 def name_of(record: RefusedRecord) -> str:
-    """Return what a person calls a record: its place, and whose it is where it says so."""
+    """Return what people call a record; by its reason, where it names nothing else."""
     who = [record.transaction_id, record.group and f"group {record.group}"]
-    said = ", ".join(filter(None, who)) or record.reason
-    return printable(f"{record.record.at} ({said})")
+    return called(record.record.at, *(who if any(who) else [record.reason]))
 
 
 def _cells(record: RefusedRecord) -> tuple[object, ...]:
@@ -185,17 +154,5 @@ def _cells(record: RefusedRecord) -> tuple[object, ...]:
     )
 
 
-def _whole(record: RefusedRecord, settings: Settings) -> dict[str, object]:
-    found = record.record
-    return {
-        **_row(record, settings),
-        **content_data(found),
-        "headers": [(name, content_text(value)) for name, value in found.headers],
-    }
-
-
-def _whole_text(record: RefusedRecord) -> str:
-    rows = content_rows(record.record)
-    if record.resent_to:
-        rows.append(("(resent to)", record.resent_to))
-    return f"refused {name_of(record)}\n{table_text(('header', 'value'), rows)}"
+def _headers(record: FoundRecord) -> dict[str, object]:
+    return {"headers": [(name, content_text(value)) for name, value in record.headers]}

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.shared.output import CommandOutput, output_option, terminal_text
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.deploy.topics import TopicReport, create_topics
 from checkback.protocol.configuration import Settings
@@ -37,7 +37,7 @@ def create(settings: Settings, output: CommandOutput, real_topics: tuple[str, ..
     differs = any(report.differences for report in reports)
     output.show(
         {"topics": [asdict(report) for report in reports], "differs": differs},
-        terminal_text("\n".join(_line(report) for report in reports)),
+        "\n".join(_line(report) for report in reports),
     )
     return EXIT_FOUND if differs else EXIT_OK
 

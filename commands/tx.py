@@ -9,12 +9,7 @@ import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.options import DurationType, open_finder, operator_option, yes_option
-from checkback.commands.shared.output import (
-    CommandOutput,
-    output_option,
-    table_text,
-    terminal_text,
-)
+from checkback.commands.shared.output import CommandOutput, output_option, table_text
 from checkback.commands.shared.settings import settings_options
 from checkback.metrics.printable import printable
 from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
@@ -138,7 +133,7 @@ def _tell_settled(output: CommandOutput, found: Sequence[TransactionHistory], ve
     said = ", ".join(f"{at} has the verdict {one}" for at, one in verdicts.items())
     output.show(
         {"appended": False, "dry_run": False, "verdicts": verdicts},
-        terminal_text(f"Nothing was appended: {said}."),
+        f"Nothing was appended: {said}.",
     )
     return EXIT_OK if set(verdicts.values()) == {verdict} else EXIT_FOUND
 
@@ -146,10 +141,8 @@ def _tell_settled(output: CommandOutput, found: Sequence[TransactionHistory], ve
 def _tell_plan(output: CommandOutput, op: Op, verdict: str) -> int:
     output.show(
         {"appended": False, "dry_run": True, "op": _op_data(op, verdict)},
-        terminal_text(
-            f"Would append for {op.half_partition}:{op.half_offset} ({op.transaction_id}, group "
-            f"{op.producer_group}): {verdict}, by {op.operator}: {op.remark}. Give --yes to do it."
-        ),
+        f"Would append for {op.half_partition}:{op.half_offset} ({op.transaction_id}, group "
+        f"{op.producer_group}): {verdict}, by {op.operator}: {op.remark}. Give --yes to do it.",
     )
     return EXIT_OK
 
@@ -162,7 +155,7 @@ def _tell_outcome(output: CommandOutput, op: Op, verdict: str, outcome: OpOutcom
         "op": {**_op_data(op, verdict), "partition": at.partition, "offset": at.offset},
         **outcome.as_data(),
     }
-    output.show(data, terminal_text(outcome.as_text()))
+    output.show(data, outcome.as_text())
     return EXIT_OK if outcome.matches(verdict) else EXIT_FOUND
 
 
@@ -176,8 +169,7 @@ def history_text(history: TransactionHistory) -> str:
         (time_text(event.time_ms), event.kind, _place(event), _facts(event))
         for event in history.events
     ]
-    table = table_text(("time", "what", "where", ""), rows)
-    return f"{terminal_text(head)}\n{table}"
+    return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
 
 
 def _place(event: HistoryEvent) -> str:

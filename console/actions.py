@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from checkback.console.facts import KafkaFacts
 from checkback.operations.parked.discarded import DiscardedHalf
-from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.filter import ParkedRecord, RecordFilter
+from checkback.operations.parked.noted_transaction import RecordAction
 from checkback.operations.parked.refused import RefusedRecord
-from checkback.operations.parked.resend import Resent, resend
-from checkback.operations.parked.resume import Resumed, resume
+from checkback.operations.parked.resend import resend
+from checkback.operations.parked.resume import resume
 from checkback.operations.topics.position import Position
 from checkback.operations.transactions.finder import open_finder
 from checkback.operations.transactions.history import TransactionHistory
@@ -140,28 +141,27 @@ class Resume:
 
     def preview(self, asked: ActionRequest) -> Preview:
         """Return which record would be resumed."""
-        return Preview(
+        half = self._resumed(asked, is_certain=False).parked
+        says = (
             "Writes the message as a new half whose check requests count from zero. The discarded"
-            " record stays, and a note beside it names the new half.",
-            _discarded_facts(self._resumed(asked, is_certain=False).half),
+            " record stays, and a note beside it names the new half."
         )
+        return Preview(says, _discarded_facts(half))
 
     def perform(self, asked: ActionRequest) -> ActionResult:
         """Write the new half and the note."""
         one = self._resumed(asked, is_certain=True)
         says = f"Resumed: the new half is {one.to}."
-        return ActionResult(is_as_asked=True, says=says, facts=_discarded_facts(one.half),
-                    transaction=one.to)  # fmt: skip
+        return ActionResult(True, says, _discarded_facts(one.parked), transaction=one.to)
 
-    def _resumed(self, asked: ActionRequest, *, is_certain: bool) -> Resumed:
-        wanted, told = _chosen(asked, self.facts)
+    def _resumed(self, asked: ActionRequest, *, is_certain: bool) -> RecordAction[DiscardedHalf]:
         with self.facts.scanner() as scanner:
-            done = resume(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
+            settings, chosen = self.facts.settings, _chosen(asked, self.facts)
+            done = resume(scanner, settings, *chosen, is_certain=is_certain)
         if done.already:
             to = done.already[0].resumed_to
             raise UsageError(f"It was resumed already: the new half is {to}.")
-        [one] = done.resumed
-        return one
+        return done.done[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,37 +176,31 @@ class Resend:
 
     def preview(self, asked: ActionRequest) -> Preview:
         """Return which final would be sent."""
-        one = self._resent(asked, is_certain=False)
-        return Preview(
-            f"Writes the final message to {one.refused.real_topic}, as the pipeline would have. The"
-            " refused record stays, and a note beside it names the final.",
-            _refused_facts(one.refused),
+        refused = self._resent(asked, is_certain=False).parked
+        says = (
+            f"Writes the final message to {refused.real_topic}, as the pipeline would have. The"
+            " refused record stays, and a note beside it names the final."
         )
+        return Preview(says, _record_facts("Refused record", refused))
 
     def perform(self, asked: ActionRequest) -> ActionResult:
         """Write the final and the note."""
         one = self._resent(asked, is_certain=True)
-        at = one.refused.origin
-        return ActionResult(
-            is_as_asked=True,
-            says=f"Sent: the final message is {one.to}.",
-            facts=_refused_facts(one.refused),
-            transaction="" if at is None else f"{at.partition}:{at.offset}",
-        )
+        at, says = one.parked.origin, f"Sent: the final message is {one.to}."
+        half = "" if at is None else f"{at.partition}:{at.offset}"
+        return ActionResult(True, says, _record_facts("Refused record", one.parked), half)
 
-    def _resent(self, asked: ActionRequest, *, is_certain: bool) -> Resent:
-        wanted, told = _chosen(asked, self.facts)
+    def _resent(self, asked: ActionRequest, *, is_certain: bool) -> RecordAction[RefusedRecord]:
         with self.facts.scanner() as scanner:
-            done = resend(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
+            settings, chosen = self.facts.settings, _chosen(asked, self.facts)
+            done = resend(scanner, settings, *chosen, is_certain=is_certain)
         if done.already:
             to = done.already[0].resent_to
             raise UsageError(f"It was sent already: the final message is {to}.")
         if done.stuck:
-            raise UsageError(
-                f"It can't be sent: {done.stuck[0].obstacle}.", remedy="Mend that first."
-            )
-        [one] = done.resent
-        return one
+            obstacle = done.stuck[0].obstacle
+            raise UsageError(f"It can't be sent: {obstacle}.", remedy="Mend that first.")
+        return done.done[0]
 
 
 def all_actions(facts: KafkaFacts) -> dict[str, OperatorAction]:
@@ -258,22 +252,15 @@ def _transaction_facts(history: TransactionHistory) -> Facts:
 
 
 def _discarded_facts(half: DiscardedHalf) -> Facts:
-    told: dict[str, Any] = half.as_data()
-    return [
-        ("Discarded record", str(half.record.at)),
-        ("Transaction", half.transaction_id),
-        ("Group", half.group),
-        ("Real topic", half.real_topic),
-        ("Reason", half.reason),
-        ("Check requests", str(told["check_times"])),
-    ]
+    checks = str(half.as_data()["check_times"])
+    return [*_record_facts("Discarded record", half), ("Check requests", checks)]
 
 
-def _refused_facts(record: RefusedRecord) -> Facts:
+def _record_facts(title: str, parked: ParkedRecord) -> Facts:
     return [
-        ("Refused record", str(record.record.at)),
-        ("Transaction", record.transaction_id),
-        ("Group", record.group),
-        ("Real topic", record.real_topic),
-        ("Reason", record.reason),
+        (title, str(parked.record.at)),
+        ("Transaction", parked.transaction_id),
+        ("Group", parked.group),
+        ("Real topic", parked.real_topic),
+        ("Reason", parked.reason),
     ]

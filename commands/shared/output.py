@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from checkback.metrics.printable import printable
 from checkback.protocol.errors import CheckbackError, UsageError
 
 if TYPE_CHECKING:
-    from checkback.operations.topics.scanner import Advance, FoundRecord
+    from checkback.operations.topics.scanner import Advance
 
 GAP: Final = "  "
 
@@ -38,23 +37,27 @@ class CommandOutput:
 
     as_json: bool = False
 
-    def show(self, data: Mapping[str, object], text: str, kept: str = KEPT) -> None:
+    def show(
+        self, data: Mapping[str, object], text: str, kept: str = KEPT, *, is_folded: bool = True
+    ) -> None:
         """Print a command's result.
 
         Args:
             data: the result for programs; its keys stay stable.
             text: the same for people. What in it would command their terminal is escaped: it
-                shows records, and anybody who writes one chooses its text.
+                shows records, and their writers choose its text.
             kept: characters of the text that are not escaped.
+            is_folded: whether long lines are folded; not where people copy whole lines.
         """
+        shown = printable(terminal_text(text) if is_folded else text, kept)
         try:
-            click.echo(json.dumps(data, default=str) if self.as_json else printable(text, kept))
+            click.echo(json.dumps(data, default=str) if self.as_json else shown)
         except BrokenPipeError:
             _leave_without_reader()
 
     def line(self, data: Mapping[str, object], text: str) -> None:
         """Print one event as one line, for commands that keep running."""
-        self.show(data, text)
+        self.show(data, text, is_folded=False)
         sys.stdout.flush()
 
     def error(self, error: CheckbackError) -> None:
@@ -140,13 +143,13 @@ def table_text(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str
     if columns is None or max(map(len, lines), default=0) <= columns:
         return "\n".join(lines)
     if not any(headings):
-        return terminal_text("\n".join(lines))
+        return "\n".join(lines)
     width = max(map(len, headings))
     blocks = [
         "\n".join(f"{heading:<{width}}{GAP}{cell}".rstrip() for heading, cell in pairs)
         for pairs in (zip(headings, row, strict=True) for row in cells)
     ]
-    return terminal_text("\n\n".join(blocks))
+    return "\n\n".join(blocks)
 
 
 def list_text(
@@ -169,25 +172,6 @@ def _wrapped(text: str, columns: int) -> str:
         max(columns, 40), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
-
-
-def content_data(record: FoundRecord) -> dict[str, object]:
-    """Return key and body as plain data."""
-    return {
-        "key_base64": None if record.key is None else _base64(record.key),
-        "body_base64": _base64(record.value or b""),
-    }
-
-
-def content_rows(record: FoundRecord) -> list[tuple[str, str]]:
-    """Return the headers, the key and the body as rows of a table."""
-    rows = [*record.headers, ("(key)", record.key or b""), ("(body)", record.value or b"")]
-    return [(name, content_text(value)) for name, value in rows]
-
-
-def content_text(content: bytes) -> str:
-    """Return bytes as text; those that are not UTF-8 are escaped."""
-    return content.decode("utf-8", "backslashreplace")
 
 
 @contextmanager
@@ -235,7 +219,3 @@ def _for_terminal(line: str) -> str:
     if not sys.stderr.isatty():
         return line
     return _wrapped(line, shutil.get_terminal_size().columns)
-
-
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -55,50 +55,32 @@ class BrokerChecks:
         self.found: dict[str, FoundTopic] = {}
 
     def findings(self) -> Findings:
-        """Yield the findings of each check; a check that fails to run is a finding, too."""
-        brokers = list(self.brokers())
-        yield from brokers
-        if any(one.result is Result.FAILED for one in brokers):
-            return  # every other check would say the same
-        yield from self.topics()
-        yield from self.replicas()
-        yield from self.rights()
-        yield from self.share_groups()
-        yield from self.refused()
+        """Yield the findings of each check; without an answer of the brokers only that."""
+        yield from (brokers := list(guarded("brokers", self.brokers)))
+        if all(one.result is not Result.FAILED for one in brokers):
+            for name, check in self.by_name().items():
+                yield from guarded(name, check)
 
-    def brokers(self) -> Findings:
-        """Yield whether the brokers answer; where they don't, every other check says the same."""
-        yield from guarded("brokers", self._brokers)
-
-    def topics(self) -> Findings:
-        """Yield the findings of the topics; `found` has them afterwards."""
-        yield from guarded("topics", self._topics)
-
-    def replicas(self) -> Findings:
-        """Yield whether topics lack replicas, of the pipeline or of its users."""
-        yield from guarded("replicas", self._replicas)
-
-    def rights(self) -> Findings:
-        """Yield the findings of the rights on the topics that were found."""
-        yield from guarded("rights", self._rights)
+    def by_name(self) -> dict[str, Callable[[], Findings]]:
+        """Return the checks that need an answering broker; later ones use what `topics` found."""
+        return {
+            "topics": self._topics,
+            "replicas": self._replicas,
+            "rights": self._rights,
+            "share groups": self.share_groups,
+            "refused records": self._refused,
+        }
 
     def share_groups(self) -> Findings:
-        """Yield which share groups read aborted messages."""
-        yield from guarded("share groups", self._share_groups)
-
-    def _share_groups(self) -> Findings:
+        """Yield which share groups read aborted messages; the pipeline itself needs none."""
         servers = self.settings.bootstrap_servers
         try:
             with admin_client(servers, self.settings.kafka) as admin:
                 levels = isolation_of_share_groups(admin)
-        except BrokerError as error:  # nothing of the pipeline needs it
+        except BrokerError as error:
             yield Diagnosis("share groups", Result.WARNING, error.message, error.remedy)
         else:
             yield from judge_share_groups(levels, servers)
-
-    def refused(self) -> Findings:
-        """Yield what was refused lately."""
-        yield from guarded("refused records", self._refused)
 
     def _refused(self) -> Findings:
         """Count what was refused lately; a user who may not read the topic needs nothing else."""
@@ -108,12 +90,13 @@ class BrokerChecks:
             with TopicScanner(self.connection) as scanner:
                 reasons = refused_reasons(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
         except CheckbackError as error:
-            remedy = f"Grant READ on {topic} to whoever runs this."
+            remedy = f"Grant READ on {topic} to the user of this command."
             yield Diagnosis("refused records", Result.WARNING, error.message, remedy)
         else:
             yield judge_refused(reasons, topic, REFUSED_MAX)
 
-    def _brokers(self) -> Findings:
+    def brokers(self) -> Findings:
+        """Yield whether the brokers answer."""
         with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
             cluster = admin.describe_cluster()
             first = cluster["brokers"][0]["broker_id"]
@@ -187,10 +170,10 @@ def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
     }
 
 
-def guarded(check: str, look: Callable[[], Findings]) -> Findings:
+def guarded(check: str, run: Callable[[], Findings]) -> Findings:
     """Yield the findings of a check; an error that stops the check becomes a finding."""
     try:
-        yield from look()
+        yield from run()
     except CheckbackError as error:
         yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
     except (KafkaException, TimeoutError) as error:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
@@ -85,27 +85,23 @@ class Doctor:
 
         Checks mostly wait for brokers, so they run beside each other.
         """
-        checks = self._broker_checks
         with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-            brokers = pool.submit(list, checks.brokers())
-
-            def later(check: Findings, *before: Future[list[Diagnosis]]) -> Future[list[Diagnosis]]:
-                return pool.submit(_where_brokers_answer, brokers, check, before)
-
-            topics = later(checks.topics())
-            of_topics = [checks.rights(), checks.refused(), guarded("clock", self._clock)]
-            others = [
-                checks.replicas(),
-                checks.share_groups(),
-                guarded("open transactions", self._stalls),
-                guarded("transactional ids", self._transactional_ids),
-                guarded("checkpoint", self._checkpoint),
-            ]
-            found = [*(later(one, topics) for one in of_topics), *map(later, others)]
-            yield from _software()
-            yield from guarded("access control", self._access_control)
-            for one in (brokers, topics, *found):
-                yield from one.result()
+            software = pool.submit(list, _software())
+            found = list(guarded("access control", self._access_control))
+            found += guarded("brokers", self._broker_checks.brokers)
+            yield from [*software.result(), *found]
+            if found[-1].result is Result.FAILED:
+                return  # every other check would say the same
+            checks = self._broker_checks.by_name()
+            yield from guarded("topics", checks.pop("topics"))
+            checks |= {
+                "clock": self._clock,
+                "open transactions": self._stalls,
+                "transactional ids": self._transactional_ids,
+                "checkpoint": self._checkpoint,
+            }
+            for one in pool.map(lambda check: list(guarded(*check)), checks.items()):
+                yield from one
 
     def _stalls(self) -> Findings:
         watch = StallWatch(self._settings, self._admin, pause_s=0)
@@ -124,7 +120,7 @@ class Doctor:
     def _access_control(self) -> Findings:
         rules = present_rules(self._settings)
         if rules is None:
-            says = "off: whoever may write to the half and op topics is believed"
+            says = "off: every producer that may write to the half and op topics is believed"
             yield Diagnosis("access control", Result.OK, says)
             return
         says = f"on: {len(rules.accounts)} accounts in {self._settings.acl_file}"
@@ -143,22 +139,11 @@ class Doctor:
             yield Diagnosis("clock", Result.WARNING, "the broker's time can't be told", remedy)
 
     def _transactional_ids(self) -> Findings:
-        name = f"{self._settings.application_id}-doctor"
-        self._initialise(name)
-        yield Diagnosis(
-            "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
-        )
-
-    def _initialise(self, transactional_id: str) -> None:
-        """Start a transactional producer; raise KafkaException if this user may not."""
-        producer = Producer(
-            {
-                "allow.auto.create.topics": False,
-                **self._connection,
-                "transactional.id": transactional_id,
-            }
-        )
-        asked_again(lambda: initialise(producer, self._settings.topics.half, TIMEOUT_S), TIMEOUT_S)
+        name, half_topic = self._settings.application_id, self._settings.topics.half
+        own = {"allow.auto.create.topics": False, "transactional.id": f"{name}-doctor"}
+        producer = Producer({**self._connection, **own})
+        asked_again(lambda: initialise(producer, half_topic, TIMEOUT_S), TIMEOUT_S)
+        yield Diagnosis("transactional ids", Result.OK, f"{name}-* allowed")
 
     def _checkpoint(self) -> Findings:
         if not self._settings.checkpoint:
@@ -170,20 +155,15 @@ class Doctor:
                 says, remedy = "not started yet", "Run `checkback run`; it makes the checkpoint."
                 yield Diagnosis("checkpoint", Result.WARNING, says, remedy)
                 return
-            yield from self._pipeline()
+            # Where the lock of the checkpoint can be seen.
+            running = judge_running(is_pipeline_running(self._settings))
+            yield from [running] if running is not None else []
             differing = list(guarded("checkpoint", lambda: self._settings_that_differ(store)))
             # Under another application id, or of other state partitions, no marker is found.
             yield from differing or guarded("markers", lambda: self._markers(store))
             yield from guarded("position", self._position)
             yield from guarded("unread records", lambda: self._unread(store))
             yield from guarded("groups", lambda: self._groups(store))
-
-    def _pipeline(self) -> Findings:
-        """Tell whether the pipeline runs, where the lock of its checkpoint can be seen."""
-        runs = is_pipeline_running(self._settings)
-        finding = judge_running(runs)
-        if finding is not None:
-            yield finding
 
     def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
         """Refuse settings with which the pipeline would not start over its checkpoint."""
@@ -271,16 +251,6 @@ class Doctor:
                 check_topic = self._settings.topics.check(name)
                 found[name] = live_members(self._admin, check_topic) if check_topic in topics else 0
         return found
-
-
-def _where_brokers_answer(
-    brokers: Future[list[Diagnosis]], check: Findings, before: Iterable[Future[list[Diagnosis]]]
-) -> list[Diagnosis]:
-    """Run a check behind others; not where no broker answers, as every check would say that."""
-    if any(one.result is Result.FAILED for one in brokers.result()):
-        return []
-    wait(before)
-    return list(check)
 
 
 def _software() -> Findings:

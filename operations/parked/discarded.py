@@ -10,10 +10,8 @@ from checkback.operations.topics.position import Position
 from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.history import half_position
 from checkback.protocol import properties as names
-from checkback.protocol.records import (
-    DISCARDED_CHECK_LIMIT,
-    DISCARDED_EXPIRED,
-)
+from checkback.protocol.properties import Headers
+from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 
 REASONS: Final = {"check-limit": DISCARDED_CHECK_LIMIT, "expired": DISCARDED_EXPIRED}
 """The reasons as the command line writes them, and as the records do."""
@@ -32,6 +30,11 @@ class DiscardedHalf:
     record: FoundRecord
     resumed_to: str = ""
     resumed_at_ms: int = 0
+
+    @property
+    def original(self) -> Headers:
+        """Its headers, which are the half's and the pipeline's."""
+        return self.record.headers
 
     @property
     def transaction_id(self) -> str:

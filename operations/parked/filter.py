@@ -4,40 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from checkback.operations.parked.discarded import DiscardedHalf
+from checkback.operations.parked.refused import RefusedRecord
 from checkback.operations.topics.position import Position
-from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol.errors import NotFoundError
 
-
-class ParkedRecord(Protocol):
-    """What a filter asks of a record."""
-
-    @property
-    def record(self) -> FoundRecord:
-        """The record itself."""
-        ...
-
-    @property
-    def transaction_id(self) -> str:
-        """UNIQ_KEY."""
-        ...
-
-    @property
-    def group(self) -> str:
-        """The producer group."""
-        ...
-
-    @property
-    def real_topic(self) -> str:
-        """The real topic."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why it was discarded or refused, as the record says it."""
-        ...
+ParkedRecord = DiscardedHalf | RefusedRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,21 @@ Only after that does a command read what was done before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Generic, TypeVar
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
+from checkback.operations.parked.discarded import DiscardedHalf
+from checkback.operations.parked.refused import RefusedRecord
 from checkback.operations.topics.position import Position
-from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError, PrerequisiteError
-from checkback.protocol.properties import ActionNames, Headers
+from checkback.protocol.properties import ActionNames
 from checkback.protocol.records import OperatorFacts, note_headers
 from checkback.protocol.signed_content import is_in_time
 from checkback.protocol.topics import HEADER_ROOM_BYTES
@@ -33,33 +35,42 @@ RECORDS_PER_TRANSACTION: Final = 100
 TIMEOUT_S: Final = 60.0
 
 
+Parked = TypeVar("Parked", bound=DiscardedHalf | RefusedRecord)
+
+
 @dataclass(frozen=True, slots=True)
-class Successor:
-    """A record to write for a parked one.
+class RecordAction(Generic[Parked]):
+    """An operator's action on one parked record: first planned, then done.
 
     Args:
-        original: the headers that it had before it was parked.
-        signed_at_ms: when it was signed, None without a signature.
+        successor: the record to write; None where there can be none, or nothing is to be written.
+        signed_at_ms: when the successor was signed, None without a signature.
+        to: where the successor is, as the note names it; "" if it was not written.
+        obstacle: why it can't be written, "" if it can.
     """
 
-    parked: FoundRecord
-    original: Headers
-    record: SinkRecord
+    parked: Parked
+    successor: SinkRecord | None = None
     signed_at_ms: float | None = None
+    to: str = ""
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What became of a successor.
+class ActionReport(Generic[Parked]):
+    """What an operator's action did, or would do.
 
     Args:
-        to: where it is, as the note says it; "" if it was rejected.
-        rejection: what the brokers said, "" if they took it.
+        done: the records that have a successor now, or would have one.
+        already: those that had one before.
+        stuck: those that can't have one, each with its obstacle.
+        skipped: how many others the filter chose that never have one.
     """
 
-    successor: Successor
-    to: str = ""
-    rejection: str = ""
+    done: Sequence[RecordAction[Parked]]
+    already: Sequence[Parked]
+    stuck: Sequence[RecordAction[Parked]] = ()
+    skipped: int = 0
 
 
 class NotedTransaction:
@@ -77,23 +88,35 @@ class NotedTransaction:
         self._open: Callable[[], Producer] = lambda: open_producer(settings, command)
         self._producer = self._open()
 
-    def write(self, successors: Sequence[Successor], facts: OperatorFacts) -> list[Written]:
-        """Write at most RECORDS_PER_TRANSACTION records and their notes, all of them or none.
+    def write_all(
+        self, planned: Iterable[RecordAction[Parked]], facts: OperatorFacts
+    ) -> list[RecordAction[Parked]]:
+        """Write the planned successors and their notes; return each action with its result.
 
-        When the brokers reject one of several, each is tried by itself.
+        RECORDS_PER_TRANSACTION are written together. When the brokers reject one of them, each is
+        written by itself.
 
         Raises:
-            FencedError: another operator does the same at the same time; nothing was written.
+            FencedError: another operator does the same at the same time.
             BrokerError: Kafka refused, or did not confirm in time. The next start ends the
                 transaction, and then the notes show whether it was committed.
             PrerequisiteError: the pipeline would refuse what the clock of this machine has signed.
         """
-        if not successors:
+        left, done = iter(planned), list[RecordAction[Parked]]()
+        while part := list(islice(left, RECORDS_PER_TRANSACTION)):
+            written = iter(self._write([one for one in part if one.successor is not None], facts))
+            done += [one if one.successor is None else next(written) for one in part]
+        return done
+
+    def _write(
+        self, actions: list[RecordAction[Parked]], facts: OperatorFacts
+    ) -> list[RecordAction[Parked]]:
+        if not actions:
             return []
         rejections: list[str] = []
         try:
             self._producer.begin_transaction()
-            written = self._write(successors, facts, rejections)
+            written = self._written(actions, facts, rejections)
             if not rejections:
                 self._producer.commit_transaction(TIMEOUT_S)
                 return written
@@ -107,29 +130,30 @@ class NotedTransaction:
         # A producer that was rejected can't be used again: the next one ends its transaction.
         self._producer.purge()
         self._producer = self._open()
-        if len(successors) == 1:
-            return [Written(successors[0], rejection=rejections[0])]
-        return [written for one in successors for written in self.write([one], facts)]
+        if len(actions) == 1:
+            return [replace(actions[0], obstacle=rejections[0])]
+        return [written for one in actions for written in self._write([one], facts)]
 
     def _abort(self) -> None:
         with suppress(KafkaException):  # brokers that can't be asked do it themselves
             self._producer.abort_transaction(TIMEOUT_S)
 
-    def _write(
-        self, successors: Sequence[Successor], facts: OperatorFacts, rejections: list[str]
-    ) -> list[Written]:
+    def _written(
+        self, actions: list[RecordAction[Parked]], facts: OperatorFacts, rejections: list[str]
+    ) -> list[RecordAction[Parked]]:
         stored: dict[int, Message] = {}
-        for number, successor in enumerate(successors):
-            self._produce(successor.record, number, stored, rejections)
+        for number, action in enumerate(actions):
+            if action.successor is not None:
+                self._produce(action.successor, number, stored, rejections)
         self._producer.flush(TIMEOUT_S)
         if rejections:
             return []
-        if len(stored) < len(successors):
+        if len(stored) < len(actions):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all records were stored"))
         written = []
-        for number, successor in enumerate(successors):
-            _require_timely(successor, stored[number])
-            written.append(Written(successor, self._target(stored[number])))
+        for number, action in enumerate(actions):
+            _require_timely(action.signed_at_ms, stored[number])
+            written.append(replace(action, to=self._target(stored[number])))
         for one in written:
             self._produce_note(one, facts)
         return written
@@ -141,7 +165,7 @@ class NotedTransaction:
             if error is None:
                 stored[number] = message
             elif error.code() not in PURGED_CODES | FENCED_CODES:
-                rejections.append(error.str())
+                rejections.append(f"{record.topic}: {error.str()}")
 
         try:
             self._producer.produce(
@@ -152,19 +176,19 @@ class NotedTransaction:
         except KafkaException as error:
             if cause_of(error).code() in FENCED_CODES:
                 raise
-            rejections.append(cause_of(error).str())
+            rejections.append(f"{record.topic}: {cause_of(error).str()}")
         except (ValueError, TypeError, OverflowError) as error:
-            rejections.append(str(error))
+            rejections.append(f"{record.topic}: {error}")
 
     def _target(self, message: Message) -> str:
         at = Position(message.partition() or 0, message.offset() or 0)
         return str(at) if self._action is names.RESUME else f"{message.topic()}:{at}"
 
-    def _produce_note(self, written: Written, facts: OperatorFacts) -> None:
-        parked, original = written.successor.parked, written.successor.original
-        headers = note_headers(original, self._action, str(parked.at), written.to, facts)
+    def _produce_note(self, written: RecordAction[Parked], facts: OperatorFacts) -> None:
+        record, original = written.parked.record, written.parked.original
+        headers = note_headers(original, self._action, str(record.at), written.to, facts)
         self._producer.produce(
-            topic=parked.topic, value=None, key=parked.key, partition=parked.at.partition,
+            topic=record.topic, value=None, key=record.key, partition=record.at.partition,
             headers=sent_headers(headers),
         )  # fmt: skip
 
@@ -209,8 +233,7 @@ def explained(error: KafkaException, command: str) -> BrokerError | FencedError:
     )
 
 
-def _require_timely(successor: Successor, stored: Message) -> None:
-    signed_at_ms = successor.signed_at_ms
+def _require_timely(signed_at_ms: float | None, stored: Message) -> None:
     if signed_at_ms is None:
         return
     kind, stored_at_ms = stored.timestamp()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from checkback.operations.topics.position import Position
 from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol import properties as names
-from checkback.protocol.properties import text_value
+from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.refusals import (
     COMMITTED_REASONS,
     ID_BYTES_MAX,
@@ -29,21 +29,22 @@ class RefusedRecord:
 
     Args:
         record: the record itself; its timestamp is when it was refused.
-        told: its headers, those of the pipeline apart.
+        notes: the pipeline's headers, apart from the original ones.
         resent_to: topic:partition:offset of the final, "" if the record was not sent again.
     """
 
     record: FoundRecord
-    told: RefusalFacts
+    notes: RefusalFacts
     resent_to: str = ""
 
-    def own(self, name: str) -> str:
-        """Return the text of a header that the record itself had, "" if it had none.
+    @property
+    def original(self) -> Headers:
+        """The headers that it had before it was refused."""
+        return self.notes.original
 
-        Of one that is longer than in any half that is taken, the beginning: lists and pages have a
-        row for each record.
-        """
-        return (text_value(self.told.original, name) or "")[:ID_BYTES_MAX]
+    def own(self, name: str) -> str:
+        """Return the text of an original header, cut to the length that a half may have."""
+        return (text_value(self.original, name) or "")[:ID_BYTES_MAX]
 
     @property
     def transaction_id(self) -> str:
@@ -63,17 +64,17 @@ class RefusedRecord:
     @property
     def reason(self) -> str:
         """The reason code's name."""
-        return self.told.facts.get("reason", "")
+        return self.notes.facts.get("reason", "")
 
     @property
     def is_cut(self) -> bool:
         """Whether parts of the record were left out."""
-        return "cut" in self.told.facts
+        return "cut" in self.notes.facts
 
     @property
     def origin(self) -> RecordOrigin | None:
         """The topic and position of the record that was refused."""
-        facts = self.told.facts
+        facts = self.notes.facts
         at = Position.parse(f"{facts.get('partition')}:{facts.get('offset')}")
         return None if at is None else RecordOrigin(facts.get("topic", ""), *at)
 
@@ -96,14 +97,14 @@ class RefusedRecord:
             "offset": self.record.at.offset,
             "refused_at_ms": self.record.time_ms,
             "reason": self.reason,
-            "says": self.told.facts.get("message", ""),
-            "origin_topic": self.told.facts.get("topic", ""),
+            "says": self.notes.facts.get("message", ""),
+            "origin_topic": self.notes.facts.get("topic", ""),
             "origin_partition": None if origin is None else origin.partition,
             "origin_offset": None if origin is None else origin.offset,
             "transaction_id": self.transaction_id,
             "group": self.group,
             "real_topic": self.real_topic,
-            "cut": self.told.facts.get("cut", ""),
+            "cut": self.notes.facts.get("cut", ""),
             "body_bytes": len(self.record.value or b""),
             "resent_to": self.resent_to,
         }
@@ -113,17 +114,17 @@ def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
     """Return the refused records, the oldest refusal first, each with its final if it was sent."""
     found, resent = [], {}
     for record in records:
-        told = refusal_facts(record.headers)
+        notes = refusal_facts(record.headers)
         # A refused record may bring a note's headers along, but a note never has a reason code.
-        if not told.facts and record.text(names.RESEND.target):
+        if not notes.facts and record.text(names.RESEND.target):
             resent[record.text(names.RESEND.source)] = record.text(names.RESEND.target)
         else:
-            found.append((record, told))
+            found.append((record, notes))
     found.sort(key=lambda one: (one[0].time_ms, one[0].at))
-    return [RefusedRecord(record, told, resent.get(str(record.at), "")) for record, told in found]
+    return [RefusedRecord(record, notes, resent.get(str(record.at), "")) for record, notes in found]
 
 
-def untaken_halves(records: Iterable[FoundRecord], half_topic: str) -> frozenset[str]:
+def undelivered_halves(records: Iterable[FoundRecord], half_topic: str) -> frozenset[str]:
     """Return where halves stand that the pipeline did not take: they never were pending."""
     found = refused_records(records)
     return frozenset(

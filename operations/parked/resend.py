@@ -5,8 +5,7 @@ The sink's own function makes the final.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from confluent_kafka.admin import AdminClient
 from checkback.operations.operator_account import require_admin
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.noted_transaction import (
-    RECORDS_PER_TRANSACTION,
+    ActionReport,
     NotedTransaction,
-    Successor,
-    Written,
+    RecordAction,
 )
 from checkback.operations.parked.refused import RefusedRecord, refused_records
 from checkback.operations.topics.position import Position
@@ -29,59 +27,12 @@ from checkback.protocol.errors import CheckbackError
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers
-from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader, RecordSource
 from checkback.sinks.records.router import Refusal, Router, as_target
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.sinks.records.source_record import SourceRecord
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedFinal:
-    """What would become of a refused record.
-
-    Args:
-        refused: the record.
-        final: the final message; None where it can't be sent.
-        obstacle: why it can't be sent, "" if it can.
-    """
-
-    refused: RefusedRecord
-    final: SinkRecord | None = None
-    obstacle: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Resent:
-    """What became of a refused record.
-
-    Args:
-        refused: the record.
-        to: topic:partition:offset of the final, "" if it was not sent.
-        obstacle: why it was not sent, "" if it was.
-    """
-
-    refused: RefusedRecord
-    to: str = ""
-    obstacle: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Resending:
-    """What was sent, or would be.
-
-    Args:
-        resent: the records that have a final.
-        already: those that had been sent again before.
-        stuck: those that can't be sent, each with its obstacle.
-        skipped: how many others the filter chose that never have a final.
-    """
-
-    resent: tuple[Resent, ...]
-    already: tuple[RefusedRecord, ...]
-    stuck: tuple[Resent, ...]
-    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +48,7 @@ class _KeptHalf:
         return self.refused.record.value
 
     def headers(self) -> Headers | None:
-        return self.refused.told.original
+        return self.refused.original
 
     def timestamp(self) -> tuple[int, int]:
         return 0, self.refused.record.time_ms
@@ -120,30 +71,34 @@ class FinalPlanner:
         self._directory = TopicDirectory(AdminClient(connection))
         self._router = Router(self._names, self._find, facts.now_ms, measures_all=True)
 
-    def plan(self, refused: RefusedRecord) -> PlannedFinal:
+    def plan(self, refused: RefusedRecord) -> RecordAction[RefusedRecord]:
         """Return the final of a refused record, or why there is none.
 
         Raises:
             BrokerError: the brokers do not answer.
         """
+        made = self._made(refused)
+        if isinstance(made, str):
+            return RecordAction(refused, obstacle=made)
+        audit = action_headers(names.RESEND, str(refused.record.at), self._facts)
+        made = made._replace(headers=[*made.headers, *audit])
+        too_large = self._too_large(made)
+        return RecordAction(refused, None if too_large else made, obstacle=too_large)
+
+    def _made(self, refused: RefusedRecord) -> SinkRecord | str:
         origin, obstacle = refused.origin, refused.obstacle(self._names.half)
         if obstacle or origin is None:
-            return PlannedFinal(refused, obstacle=obstacle)
+            return obstacle
         half = self._half(refused, Position(origin.partition, origin.offset))
         if half is None:
-            gone = "parts of it were left out, and the half itself is not found any more"
-            return PlannedFinal(refused, obstacle=gone)
+            return "parts of it were left out, and the half itself is not found any more"
         try:
             made = self._router.final(half, origin)
         except CheckbackError:
             raise
         except Exception as error:  # what kept the sink from making it, may keep this from it, too
-            return PlannedFinal(refused, obstacle=f"{type(error).__name__}: {error}")
-        if isinstance(made, Refusal):
-            return PlannedFinal(refused, obstacle=f"{made.reason.name}: {made.detail}")
-        audit = action_headers(names.RESEND, str(refused.record.at), self._facts)
-        made = made._replace(headers=[*made.headers, *audit])
-        return PlannedFinal(refused, made, self._too_large(made))
+            return f"{type(error).__name__}: {error}"
+        return f"{made.reason.name}: {made.detail}" if isinstance(made, Refusal) else made
 
     def _half(self, refused: RefusedRecord, at: Position) -> SourceRecord | None:
         """Return the half itself while its topic has it, else what the refused topic kept of it."""
@@ -167,14 +122,14 @@ class FinalPlanner:
 
 
 def chosen_records(
-    scanner: TopicScanner, settings: Settings, wanted: RecordFilter
+    scanner: TopicScanner, topics: TopicNames, wanted: RecordFilter
 ) -> list[RefusedRecord]:
     """Return the refused records that a filter chooses, the oldest refusal first.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    found = refused_records(scanner.scan(settings.topics.refused))
+    found = refused_records(scanner.scan(topics.refused))
     return [one for one in found if wanted.takes(one)]
 
 
@@ -186,7 +141,7 @@ def resend(
     *,
     is_certain: bool,
     is_forced: bool = False,
-) -> Resending:
+) -> ActionReport[RefusedRecord]:
     """Send the refused finals that a filter chooses and that were not sent again yet.
 
     Without `is_certain` only return what would be sent. `is_forced` sends finals once more that
@@ -204,7 +159,7 @@ def resend(
     require_admin(settings)
     # Before reading the records: this ends what another operator has begun to send.
     transaction = NotedTransaction(settings, names.RESEND, "resend") if is_certain else None
-    found = chosen_records(scanner, settings, wanted)
+    found = chosen_records(scanner, settings.topics, wanted)
     wanted.require_found(settings.topics.refused, "refused", found)
     already = [record for record in found if record.resent_to and not is_forced]
     left = [record for record in found if is_forced or not record.resent_to]
@@ -212,47 +167,25 @@ def resend(
     ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
     connection = settings.connection()
     halves = RecordReader(connection, half_topic)
-    done: list[Resent] = []
     try:
         planner = FinalPlanner(settings, connection, halves, ends, facts)
-        for first in range(0, len(left), RECORDS_PER_TRANSACTION):
-            some = left[first : first + RECORDS_PER_TRANSACTION]
-            done += _send([planner.plan(record) for record in some], transaction, facts)
+        planned = map(planner.plan, left)
+        # Without a transaction no body is kept.
+        done = (
+            [replace(one, successor=None) for one in planned]
+            if transaction is None
+            else transaction.write_all(planned, facts)
+        )
     finally:
         halves.close()
-    # Who chooses by a filter means what has a final; a refused op never does.
-    has_final = [one for one in done if wanted.name or not one.refused.obstacle(half_topic)]
-    return Resending(
-        tuple(one for one in done if not one.obstacle),
-        tuple(already),
-        tuple(one for one in has_final if one.obstacle),
+    # A filter means what has a final; a refused op never does.
+    has_final = [one for one in done if wanted.name or not one.parked.obstacle(half_topic)]
+    return ActionReport(
+        [one for one in done if not one.obstacle],
+        already,
+        [one for one in has_final if one.obstacle],
         len(done) - len(has_final),
     )
-
-
-def _send(
-    planned: Sequence[PlannedFinal], transaction: NotedTransaction | None, facts: OperatorFacts
-) -> list[Resent]:
-    done = [Resent(one.refused, obstacle=one.obstacle) for one in planned]
-    if transaction is None:
-        return done
-    finals = {
-        one.refused.record.at: Successor(one.refused.record, one.refused.told.original, one.final)
-        for one in planned
-        if one.final is not None and not one.obstacle
-    }
-    written = {
-        one.successor.parked.at: one for one in transaction.write(list(finals.values()), facts)
-    }
-    return [
-        one if (sent := written.get(one.refused.record.at)) is None else _resent(one.refused, sent)
-        for one in done
-    ]
-
-
-def _resent(refused: RefusedRecord, sent: Written) -> Resent:
-    rejected = f"{sent.successor.record.topic}: {sent.rejection}" if sent.rejection else ""
-    return Resent(refused, sent.to, rejected)
 
 
 def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:

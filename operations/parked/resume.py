@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from checkback.operations.operator_account import operator_signer
 from checkback.operations.parked.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.noted_transaction import (
-    RECORDS_PER_TRANSACTION,
+    ActionReport,
     NotedTransaction,
-    Successor,
-    Written,
+    RecordAction,
 )
-from checkback.operations.parked.refused import untaken_halves
+from checkback.operations.parked.refused import undelivered_halves
 from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
@@ -26,33 +25,7 @@ from checkback.security.record_signer import RecordSigner
 from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
 
 CLOCKS_APART_MS: Final = 600_000
-"""More than an operator's clock may be wrong, whose time a note may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """A discarded half, and what became of it.
-
-    Args:
-        half: the discarded half as it was before.
-        to: partition:offset of the new half, "" if it was only planned.
-    """
-
-    half: DiscardedHalf
-    to: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """What was resumed, or would be.
-
-    Args:
-        resumed: the halves.
-        already: those that had been resumed before.
-    """
-
-    resumed: tuple[Resumed, ...]
-    already: tuple[DiscardedHalf, ...]
+"""A note may have an operator's time; that clock is wrong by less."""
 
 
 def resume(
@@ -62,7 +35,7 @@ def resume(
     facts: OperatorFacts,
     *,
     is_certain: bool,
-) -> Resumption:
+) -> ActionReport[DiscardedHalf]:
     """Resume the discarded halves that a filter chooses and that were not resumed yet.
 
     Without `is_certain` only return what would be resumed.
@@ -79,20 +52,15 @@ def resume(
     transaction = NotedTransaction(settings, names.RESUME, "resume") if is_certain else None
     found = chosen_halves(scanner, settings.topics, wanted)
     wanted.require_found(settings.topics.discarded, "discarded", found)
-    already = tuple(half for half in found if half.resumed_to)
-    left = [half for half in found if not half.resumed_to]
+    already = [half for half in found if half.resumed_to]
+    planned = [RecordAction(half) for half in found if not half.resumed_to]
     if transaction is None:
-        return Resumption(tuple(map(Resumed, left)), already)
-    topic = settings.topics.half
-    partitions = len(scanner.partitions(topic))
-    written: list[Written] = []
-    for first in range(0, len(left), RECORDS_PER_TRANSACTION):
-        some = left[first : first + RECORDS_PER_TRANSACTION]
-        new = [_new_half(half, topic, partitions, signer, facts) for half in some]
-        written += transaction.write(new, facts)
-    _require_all(written)
-    to = {one.successor.parked.at: one.to for one in written}
-    return Resumption(tuple(Resumed(half, to[half.record.at]) for half in left), already)
+        return ActionReport(planned, already)
+    partitions = len(scanner.partitions(settings.topics.half))
+    new = (_with_new_half(one, settings.topics.half, partitions, signer, facts) for one in planned)
+    done = transaction.write_all(new, facts)
+    _require_all(done)
+    return ActionReport(done, already)
 
 
 def chosen_halves(
@@ -111,18 +79,18 @@ def chosen_halves(
     if not resumed_at_ms:
         return found
     refused = scanner.scan(topics.refused, from_ms=min(resumed_at_ms) - CLOCKS_APART_MS)
-    untaken = untaken_halves(refused, topics.half)
-    return [replace(one, resumed_to="") if one.resumed_to in untaken else one for one in found]
+    undelivered = undelivered_halves(refused, topics.half)
+    return [replace(one, resumed_to="") if one.resumed_to in undelivered else one for one in found]
 
 
-def _new_half(
-    half: DiscardedHalf,
+def _with_new_half(
+    action: RecordAction[DiscardedHalf],
     topic: str,
     half_partitions: int,
     signer: RecordSigner | None,
     facts: OperatorFacts,
-) -> Successor:
-    record, origin = half.record, half.half_at
+) -> RecordAction[DiscardedHalf]:
+    record, origin = action.parked.record, action.parked.half_at
     headers = resumed_half_headers(record.headers, str(record.at), facts)
     signed_at_ms = None
     if signer is not None:
@@ -131,18 +99,18 @@ def _new_half(
     is_known = origin is not None and origin.partition < half_partitions
     partition = origin.partition if origin is not None and is_known else BY_KEY
     new = SinkRecord(topic, partition, record.key, record.value, headers, timestamp_ms=0)
-    return Successor(record, record.headers, new, signed_at_ms)
+    return replace(action, successor=new, signed_at_ms=signed_at_ms)
 
 
-def _require_all(written: Sequence[Written]) -> None:
-    rejected = [one for one in written if not one.to]
+def _require_all(done: Sequence[RecordAction[DiscardedHalf]]) -> None:
+    rejected = [one for one in done if one.obstacle]
     if not rejected:
         return
     first = rejected[0]
     raise BrokerError(
         f"The brokers did not take {len(rejected)} of the halves, first that of "
-        f"{first.successor.parked.at}: {first.rejection.rstrip('.')}. "
-        f"The {len(written) - len(rejected)} others were resumed.",
+        f"{first.parked.record.at}: {first.obstacle.rstrip('.')}. "
+        f"The {len(done) - len(rejected)} others were resumed.",
         remedy="Raise the half topic's max.message.bytes for one that is too large.",
-        rejected=[str(one.successor.parked.at) for one in rejected],
+        rejected=[str(one.parked.record.at) for one in rejected],
     )

@@ -91,7 +91,7 @@ def test_a_text_fits_the_terminal_and_its_sentences_are_lines_elsewhere(
 ) -> None:
     wide = text()
     monkeypatch.setenv("COLUMNS", "80")
-    narrow = text()
+    narrow = terminal_text(text())
 
     assert any(whole in line for line in wide.splitlines())
     assert max(map(len, narrow.splitlines())) <= 80

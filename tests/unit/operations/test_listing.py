@@ -14,7 +14,7 @@ from checkback.commands import discarded as discarded_commands
 from checkback.commands import refused as refused_commands
 from checkback.commands.shared.app import execute
 from checkback.commands.shared.options import operator_facts
-from checkback.commands.shared.output import content_data, content_rows
+from checkback.commands.shared.parked import content_data, content_text
 from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.topics.position import Position
 from checkback.operations.topics.scanner import FoundRecord
@@ -149,5 +149,5 @@ def test_whoever_acts_says_on_what_and_who_and_why() -> None:
 def test_bytes_that_are_no_text_are_shown_escaped() -> None:
     found = record(NAMES.refused, [("a", b"\xff")], value=None)
 
-    assert content_rows(found) == [("a", "\\xff"), ("(key)", "key"), ("(body)", "")]
+    assert content_text(b"\xff") == "\\xff"
     assert content_data(found) == {"key_base64": "a2V5", "body_base64": ""}

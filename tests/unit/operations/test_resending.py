@@ -89,10 +89,10 @@ def test_the_half_itself_is_sent_or_what_was_kept_of_it(found: Stored | None, ti
     planned = planner(found).plan(refused())
 
     assert planned.obstacle == ""
-    assert planned.final is not None
-    assert (planned.final.topic, planned.final.value) == ("orders", b"body")
-    assert planned.final.timestamp_ms == time_ms
-    headers = dict(planned.final.headers)
+    assert planned.successor is not None
+    assert (planned.successor.topic, planned.successor.value) == ("orders", b"body")
+    assert planned.successor.timestamp_ms == time_ms
+    headers = dict(planned.successor.headers)
     assert headers["a"] == b"b"
     assert headers["__checkback.resend.from"] == b"0:0"
     assert not any(name.startswith("__checkback.errors.") for name in headers)
