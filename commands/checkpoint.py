@@ -179,7 +179,7 @@ def repartition(
 @click.option(
     "--unknown-are",
     type=click.Choice(["pending", "settled"]),
-    help="How to treat halves whose marks may be gone; default: refuse.",
+    help="How to treat halves if their marks may be gone; default: refuse.",
 )
 @yes_option
 @output_option
@@ -254,11 +254,12 @@ def _risk_lines(report: RebuildReport) -> list[str]:
     lines = []
     if counts.lost:
         lines.append(
-            f"At risk: {counts.lost} halves or ops whose half is gone from the half topic."
+            f"At risk: {counts.lost} halves, or halves of ops, that are gone from the half topic."
         )
     if counts.unknown:
         lines.append(
-            f"At risk: {counts.unknown} halves whose marks may be gone. Choose with --unknown-are."
+            f"At risk: {counts.unknown} halves that may have lost their marks. Choose with"
+            " --unknown-are."
         )
     if counts.foreign:
         lines.append(f"At risk: {counts.foreign} marks of other halves. The rebuild refuses that.")

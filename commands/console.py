@@ -184,7 +184,7 @@ def access_rules(
     reads = is_loopback(host) if anybody_reads is None else anybody_reads
     if not reads and not tokens and not proxy_header:
         raise ConfigurationError(
-            f"Nobody could read the console on {host}: it has neither tokens nor a proxy's header.",
+            f"The console on {host} would have no readers: it has no tokens and no proxy's header.",
             remedy="Give --tokens or --proxy-header; --anybody-reads shows it to the network.",
         )
     secret = _proxy_secret(proxy_secret_file) if proxy_header else ""

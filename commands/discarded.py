@@ -93,7 +93,7 @@ def resume(
 ) -> None:
     """Resume discarded messages, each once.
 
-    Each becomes a new half whose check requests count from zero. ID is partition:offset of the
+    Each becomes a new half, with check requests counted from zero. ID is partition:offset of the
     record on the discarded topic, or the transaction id. The filters choose several messages. The
     discarded record stays; a note on the same topic names the new half. Without --yes the command
     only says what it would do.

@@ -98,7 +98,7 @@ def resolve(
             finder, settings, transaction, verdict, facts,
             wait_s=wait_s if is_certain else None, stored_from_ms=_from_ms(newer_than),
         )  # fmt: skip
-    # Told after the search: on a terminal its progress bar stands where the text goes.
+    # After the search: on a terminal its progress bar stands where the text goes.
     if done.op is None:
         return _tell_settled(output, done.found, verdict)
     if done.outcome is None:
@@ -178,10 +178,10 @@ def _place(event: HistoryEvent) -> str:
 
 def _facts(event: HistoryEvent) -> str:
     # Not by membership: batch 0 and offset 0 would equal False.
-    told = {
+    known = {
         key: value
         for key, value in event.facts.items()
         if value is not None and value is not False and value != ""
     }
-    properties = told.pop("properties", {})
-    return "  ".join(f"{key}={value}" for key, value in {**told, **properties}.items())
+    properties = known.pop("properties", {})
+    return "  ".join(f"{key}={value}" for key, value in {**known, **properties}.items())

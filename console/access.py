@@ -1,6 +1,6 @@
 """Who a visitor is, and what the visitor may do: tokens, a proxy's header, sessions, forged forms.
 
-Nobody may act without having signed in. A token is compared by its digest; a session is a random
+Only a signed-in operator may act. A token is compared by its digest; a session is a random
 cookie of this process, so that a restart signs everybody out.
 """
 
@@ -122,7 +122,7 @@ class Access:
         return Visitor(may_read=reads, sees_bodies=reads and self.rules.bodies == "everybody")
 
     def sign_in(self, token: str) -> tuple[str, str] | None:
-        """Return a new session and the operator's name, None if the token is nobody's.
+        """Return a new session and the operator's name, None for an unknown token.
 
         Raises:
             TooManyFailuresError: too many tokens were wrong within a minute.

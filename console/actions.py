@@ -118,9 +118,9 @@ class Resolve:
 
     def _decided(self, asked: ActionRequest, wait_s: float | None) -> ManualVerdict:
         settings = self.facts.settings
-        told = OperatorFacts(asked.operator, asked.reason, self.facts.now_ms())
+        who = OperatorFacts(asked.operator, asked.reason, self.facts.now_ms())
         with open_finder(settings) as finder:
-            done = decide(finder, settings, asked.target, asked.choice, told, wait_s=wait_s)
+            done = decide(finder, settings, asked.target, asked.choice, who, wait_s=wait_s)
         if done.op is None:
             said = ", ".join(f"{one.half_at}: {one.verdict}" for one in done.found)
             raise UsageError(
@@ -143,8 +143,8 @@ class Resume:
         """Return which record would be resumed."""
         half = self._resumed(asked, is_certain=False).parked
         says = (
-            "Writes the message as a new half whose check requests count from zero. The discarded"
-            " record stays, and a note beside it names the new half."
+            "Writes the message as a new half, with check requests counted from zero. The"
+            " discarded record stays, and a note beside it names the new half."
         )
         return Preview(says, _discarded_facts(half))
 
@@ -237,8 +237,8 @@ def _chosen(asked: ActionRequest, facts: KafkaFacts) -> tuple[RecordFilter, Oper
     at = Position.parse(asked.target)
     if at is None:
         raise UsageError(f"{asked.target!r} is not a position.", remedy="Write partition:offset.")
-    told = OperatorFacts(asked.operator, asked.reason, facts.now_ms())
-    return RecordFilter(name=str(at)), told
+    who = OperatorFacts(asked.operator, asked.reason, facts.now_ms())
+    return RecordFilter(name=str(at)), who
 
 
 def _transaction_facts(history: TransactionHistory) -> Facts:

@@ -120,7 +120,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 def _wrong_address(request: Request, _: RequestValidationError) -> Response:
-    return _error(request, HTTPStatus.BAD_REQUEST, "The page's address is not one of ours.", "")
+    return _error(request, HTTPStatus.BAD_REQUEST, "Page not found.", "")
 
 
 def _defect(request: Request, _: Exception) -> Response:

@@ -15,7 +15,7 @@ class AuditEntry:
     """One attempt.
 
     Args:
-        operator: who, "" if nobody was signed in.
+        operator: who, "" without a sign-in.
         action: ``sign in``, ``sign out`` or the name of an action.
         result: ``done``, ``not as wished``, ``refused`` or ``failed``.
     """

@@ -103,7 +103,7 @@ def forbidden(request: Request, says: str, target: str = "") -> HTTPException:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form that was sent from one of our own pages.
+    """Return the fields of a form that was sent from a page of the console.
 
     Another site can make a browser send a form, but not with this origin.
     """
@@ -132,7 +132,7 @@ Reader = Annotated[Visitor, Depends(reader_of)]
 
 
 def operator_of(request: Request, form: Form) -> Visitor:
-    """Return the signed-in operator whose own page sent the form."""
+    """Return the signed-in operator; the form must come from a page of this session."""
     visitor, target = visitor_of(request), form.get("target", "")
     if not visitor.may_act:
         raise forbidden(request, "Sign in first: only operators may act.", target)

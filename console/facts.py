@@ -46,7 +46,7 @@ from checkback.streaming.reports.group_members import live_members
 
 SHOWN_RECORDS_MAX: Final = 500
 SEARCHED_OFFSETS_MAX: Final = 10_000
-"""Of each partition, the last ones: whoever looks at a page would wait for a million records, whose
+"""Of each partition, the last ones: a page with a million records would load for minutes, and their
 bodies would fill the console's memory."""
 
 

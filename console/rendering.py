@@ -47,7 +47,7 @@ def breakable(name: str) -> Markup:
 
 
 def _shown(value: object) -> object:
-    """Escape what would turn a text's direction or command whoever copies it; HTML lets it pass."""
+    """Escape control characters and direction marks: HTML lets them pass."""
     is_plain = isinstance(value, str) and not isinstance(value, Markup)
     return printable(str(value), "\n\t") if is_plain else value
 

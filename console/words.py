@@ -81,7 +81,7 @@ def _check(facts: Mapping[str, Any]) -> Words:
 
 def _undelivered(facts: Mapping[str, Any]) -> Words:
     why = "the group has no check topic"
-    return f"Check request {facts['check_times']} found nobody", "", why, ""
+    return f"Check request {facts['check_times']} was not delivered", "", why, ""
 
 
 def _mark(facts: Mapping[str, Any]) -> Words:
@@ -157,15 +157,15 @@ def waiting(history: TransactionHistory, group: GroupFacts, check_max: int) -> W
     )
     answers = [one for one in history.of_kind("op") if one.facts["answers_check"]]
     if not asked:
-        told = "The pipeline has not asked about it yet."
+        state = "The pipeline has not asked about it yet."
     elif answers:
-        told = f"Asked {asked} of {max(1, check_max)} times; the last answer was {UNKNOWN}."
+        state = f"Asked {asked} of {max(1, check_max)} times; the last answer was {UNKNOWN}."
     else:
-        told = f"Asked {asked} of {max(1, check_max)} times; no answer came."
+        state = f"Asked {asked} of {max(1, check_max)} times; no answer came."
     members, remedy = _members(group)
     if not remedy and answers:
         remedy = "Its application does not know how this ended: look there, then decide by hand."
-    return Waiting(f"{told} {members}", remedy)
+    return Waiting(f"{state} {members}", remedy)
 
 
 def _members(group: GroupFacts) -> tuple[str, str]:

@@ -68,7 +68,7 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
 
 
 def _let_librdkafka_check(known: Mapping[str, str]) -> None:
-    """Refuse what librdkafka refuses: kafka-python never sees a setting whose name has a typo.
+    """Refuse what librdkafka refuses: kafka-python never sees a misspelt setting.
 
     Nothing connects, because this client gets no brokers. It gets no security settings either:
     their names are checked already, and kafka-python explains a wrong file better.

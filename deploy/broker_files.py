@@ -73,9 +73,9 @@ class BrokerFolder:
             ) from error
         if self._is_in_use():
             record = self.read_record()
-            whose = f" (pid {record.pid}, {record.bootstrap_servers})" if record else ""
+            owner = f" (pid {record.pid}, {record.bootstrap_servers})" if record else ""
             raise PrerequisiteError(
-                f"Another broker runs on {self.path}{whose}.",
+                f"Another broker runs on {self.path}{owner}.",
                 remedy="Stop it with `checkback broker stop --data-dir` or choose another folder.",
             )
 

@@ -193,7 +193,7 @@ def run_ivy(folder: Path, into: Path, confs: Sequence[Conf], places: str = BY_CO
     # fmt: off
     command: list[str | Path] = [
         find_java(), "-Xmx256m",
-        # Otherwise Ivy would first use ~/.ivy2/local, whose jars are not verified.
+        # Otherwise Ivy would first use the unverified jars of ~/.ivy2/local.
         f"-Divy.default.ivy.user.dir={folder / 'ivy'}",
         "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main",
         "-ivy", IVY_FILE, "-confs", *confs, "-cache", folder / "ivy" / "cache",

@@ -58,14 +58,14 @@ def java_version(java: Path) -> int:
         PrerequisiteError: the program does not run or reports no version.
     """
     try:
-        told = subprocess.run(
+        ran = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise PrerequisiteError(
             f"The Java at {java} does not run.", remedy=_REMEDY, java=str(java)
         ) from error
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     if match is None:
         raise PrerequisiteError(f"The Java at {java} reports no version.", remedy=_REMEDY)
     return int(match[1])

@@ -47,7 +47,7 @@ OTHER_VARIABLES: Final = frozenset(
 _KUBERNETES: Final = re.compile(
     r"CHECKBACK_(\w+_)?(SERVICE_(HOST=|PORT\w*=)|PORT=\w+://|PORT_\d+_\w+=).*"
 )
-"""Variables that Kubernetes sets in every pod for a service whose name begins with checkback:
+"""Variables that Kubernetes sets in every pod for a service with a name that begins with checkback:
 Strimzi's service checkback-kafka-bootstrap has CHECKBACK_KAFKA_BOOTSTRAP_SERVICE_HOST."""
 
 _FIELDS: Final = {one.name: one for one in fields(Settings)}

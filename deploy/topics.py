@@ -107,7 +107,7 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
 
 
 def comparable_plans(settings: Settings) -> list[TopicPlan]:
-    """Return the plans to compare existing topics with; a value that nobody chose is left open."""
+    """Return the plans to compare topics with; a value that the user did not set stays open."""
     return [_tolerant(plan, settings) for plan in plans_for(settings)]
 
 
@@ -171,7 +171,7 @@ def _found(
 def create_missing(
     admin: Admin, plans: Iterable[TopicPlan], pause: Callable[[float], object] = time.sleep
 ) -> set[str]:
-    """Create topics that are missing; return those of them that nobody else made meanwhile.
+    """Create topics that are missing; return those that this call created.
 
     Raises:
         BrokerError: Kafka refuses.

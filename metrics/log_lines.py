@@ -1,6 +1,6 @@
 """Log lines of driver and sink processes: text, or JSON with the keys of Spark's own JSON lines.
 
-Inside `log_context` every line has the context's facts, whoever writes it: batch and state
+Inside `log_context` every line of every module has the context's facts: batch and state
 partition need to be said once. A single line gets more by `extra=facts(transaction_id=...)`.
 """
 

@@ -75,7 +75,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: whoever hangs up early would fill the log."""
+        """Log nothing: clients that hang up early would fill the log."""
 
     def server_bind(self) -> None:
         # HTTPServer would look the host's name up, which takes seconds where no DNS answers.

@@ -102,7 +102,7 @@ TABLE: Final = (
         "checkback_delivered_messages_total",
         Kind.COUNTER,
         "halves",
-        "Committed half messages whose final message was written before the pipeline settled them.",
+        "Committed half messages with a final message written before the pipeline settled them.",
     ),
     Metric(
         "checkback_delivered_refused_total",

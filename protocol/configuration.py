@@ -40,8 +40,8 @@ NEW_PAGE_SIZE: Final = 4_096
 Larger pages cost more to write, because an op rewrites its whole page."""
 
 TIME_MS_MAX: Final = 3_155_760_000_000
-"""A hundred years. Whoever writes 2**63-1 for "never", as with Kafka's own settings, would have the
-rules add it to a time, and so make an age of a half that is past already."""
+"""A hundred years. With 2**63-1 for "never", as in Kafka's own settings, adding it to a time would
+give a time in the past."""
 NUMBER_MAX: Final = 2**31 - 1
 """What the compiled decoding counts to."""
 

@@ -87,7 +87,7 @@ _OF_THE_PIPELINE: Final = {
             "acks", "request.required.acks", "enable.idempotence", "max.in.flight",
             "max.in.flight.requests.per.connection", "message.send.max.retries", "partitioner",
             "retries", "transactional.id",
-            # What a typing error must not make, and what the sink hears of its records.
+            # What a typing error must not make, and how the sink learns of rejected records.
             "allow.auto.create.topics", "delivery.report.only.error",
         ),
         _TAKE_OUT,

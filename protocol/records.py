@@ -161,7 +161,7 @@ _BOOKKEEPING: Final = frozenset(
 """What only the pipeline and operators' commands say, on what they make of a half. On the half
 itself a stranger wrote it: a discarded record that brought a target along would pass for a note."""
 _NOT_ASKED: Final = _BOOKKEEPING | {names.SIGNATURE}
-"""Whoever reads check requests could write the half once more, with its signature."""
+"""A reader of check requests could write the half once more, with its signature."""
 
 
 def check_headers(

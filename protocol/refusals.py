@@ -24,7 +24,7 @@ DETAIL_CHARACTERS_MAX: Final = 1_000
 REFUSED_HEADERS_MAX: Final = 10_000
 """Of a refused record; with more, not every client reads them."""
 KEPT_HEADERS: Final = frozenset({PGROUP, UNIQ_KEY, REAL_TOPIC, KEYS, TAGS})
-"""Of headers that do not fit, these stay: they tell whose message it was."""
+"""Of headers that do not fit, these stay: they name the group and the transaction."""
 KEPT_HEADER_BYTES_MAX: Final = 1_024
 GROUP_BYTES_MAX: Final = 255
 TOPIC_LENGTH_MAX: Final = 127
@@ -285,7 +285,7 @@ def refused_headers(
 
 
 class RefusalFacts(NamedTuple):
-    """A refused record's headers, told apart.
+    """A refused record's headers: its own, and the pipeline's.
 
     Args:
         original: the record's own, as far as they were kept.
@@ -307,9 +307,9 @@ def refusal_facts(headers: Headers) -> RefusalFacts:
     places = [place for place, (name, _) in enumerate(headers) if name == first]
     if not places:
         return RefusalFacts(headers, {})
-    told = headers[places[-1] :]
+    noted = headers[places[-1] :]
     facts = {
         name.removeprefix(ERROR_HEADER_PREFIX): value.decode("utf-8", "replace")
-        for name, value in told
+        for name, value in noted
     }
     return RefusalFacts(headers[: places[-1]], facts)

@@ -197,7 +197,7 @@ def plan_topics(
             configs |= UNPACKED
         return TopicPlan(name, partitions, configs, replication_factor)
 
-    # The broker's clock tells ages, not that of whoever sent (RocketMQ #9640).
+    # Ages are by the broker's clock, not by the sender's (RocketMQ #9640).
     timed = {names.half, names.op, names.feedback}
     # A record there is an op with a header more. Its time tells the relay the brokers' clock.
     decided = [plan(names.decided, half_partitions, kept_ms, around_bytes)] if relay else []
@@ -247,7 +247,7 @@ def plan_check_topic(names: TopicNames, group: str, *, max_message_bytes: int) -
     A check request is worth nothing once the next one was sent. It is kept for a day, so that
     people can look at it.
     """
-    # A producer skips requests by their age, which must be told by the broker, too.
+    # A producer skips requests by their age, which must be by the broker's clock, too.
     configs = _topic_configs(
         DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES, appended_at_broker=True
     )

@@ -89,8 +89,8 @@ class AccessControl:
 
         Args:
             path: the file; a secret's file without a leading slash is looked for beside it.
-            reads_secrets: false leaves out what the file refers to. Such rules can be looked at
-                where nobody has the secrets; no signature is right by them.
+            reads_secrets: false leaves out what the file refers to. Such rules can be read
+                where the secrets are missing; no signature is right by them.
 
         Raises:
             ConfigurationError: it can't be read, or has mistakes, which are named with their lines.

@@ -9,7 +9,7 @@ from enum import IntFlag
 from typing import Final, Literal, TypeAlias
 
 from checkback.protocol.configuration import MASK
-from checkback.security.addresses import NOBODY, RemoteAddressStrategy
+from checkback.security.addresses import NO_ADDRESS, RemoteAddressStrategy
 from checkback.security.signing import SignatureAlgorithm
 
 SECRETS_MAX: Final = 2
@@ -96,7 +96,7 @@ class Account:
 
     access_key: str
     secrets: tuple[Secret, ...]
-    white_addresses: RemoteAddressStrategy = NOBODY
+    white_addresses: RemoteAddressStrategy = NO_ADDRESS
     is_admin: bool = False
     default_topic_permission: Permission = Permission.DENY
     default_group_permission: Permission = Permission.DENY

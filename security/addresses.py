@@ -2,7 +2,7 @@
 
 ::
 
-    (empty)                  nobody
+    (empty)                  no address
     *                        everybody; so do *.*.*.* and *:*:*:*:*:*:*:*
     192.168.0.1   fe80::1    one address
     10.0.0.1,10.0.0.2        several
@@ -27,7 +27,7 @@ EVERYBODY: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 Parts: TypeAlias = tuple[int, ...]
 """The numbers of an address: four, or eight of IPv6."""
 Block: TypeAlias = tuple[range, ...]
-"""The addresses whose numbers are in these ranges, one by one."""
+"""The addresses in these ranges of numbers, one by one."""
 
 _ANY_PART: Final = re.compile(r"\*")
 _NUMBERS: Final = {
@@ -41,7 +41,7 @@ _SEPARATORS: Final = {4: ".", 6: ":"}
 _LIKE_AN_ADDRESS: Final = re.compile(
     r"(?=[^.:]*[.:])[0-9a-fA-F]{0,4}(?:[.:*,{}/%-][0-9a-fA-F]{0,4})*", re.ASCII
 )
-"""Dots or colons, and few digits in a row: nobody's secret."""
+"""Dots or colons, and few digits in a row: no secret."""
 _SET: Final = re.compile(r"(?P<head>[^{},]+[.:])\{(?P<items>[0-9a-fA-F,]+)\}")
 
 
@@ -102,7 +102,7 @@ class RemoteAddressStrategy:
         )
 
 
-NOBODY: Final = RemoteAddressStrategy("")
+NO_ADDRESS: Final = RemoteAddressStrategy("")
 
 
 def _is_inside(parts: Parts, block: Block) -> bool:
@@ -140,7 +140,7 @@ def _single(pattern: str, address: str) -> Parts:
 def _list_of(pattern: str) -> list[Parts]:
     found = [_single(pattern, item) for item in pattern.split(",") if item]
     if not found:
-        raise _refused(pattern, "has no address in it", "Leave it empty to let nobody in.")
+        raise _refused(pattern, "has no address in it", "Leave it empty to let no address in.")
     return found
 
 

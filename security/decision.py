@@ -9,12 +9,12 @@ A broker sees where a request comes from. There, in RocketMQ's order:
 5. The account is an admin: allowed. The request needs one: denied.
 6. Each topic and group: the permission for its name, else the default. One refusal denies all.
 
-In a record the address is what its sender states, so anybody could state one of a white list. There
-the order is 2, 4, 5, 1, 3, 6: the signature covers the address, and white lists only take the place
-of permissions.
+A record's address is what its sender states, so any sender could state one of a white list. For
+records the order is 2, 4, 5, 1, 3, 6: the signature covers the address, and white lists only take
+the place of permissions.
 
-Two rules differ from RocketMQ's. A request for a system topic needs an admin; there, whoever
-writes to the trace topic may do everything with the same request. And every request has needs,
+Two rules differ from RocketMQ's. A request for a system topic needs an admin; there, a
+writer to the trace topic may do everything with the same request. And every request has needs,
 where RocketMQ takes a valid signature as enough to end a transaction.
 """
 

@@ -19,7 +19,7 @@ import yaml
 
 from checkback.protocol.signed_content import is_access_key
 from checkback.security.accounts import NOTHING, WORDS, Account, Permission, SecretReader
-from checkback.security.addresses import NOBODY, RemoteAddressStrategy
+from checkback.security.addresses import NO_ADDRESS, RemoteAddressStrategy
 from checkback.security.findings import Findings
 from checkback.security.secret_entries import KEY_LENGTH_MIN, algorithm_in, secrets_in
 from checkback.security.yaml_nodes import compose, entries_in, is_null, items_in, line_of, text_in
@@ -76,9 +76,9 @@ def _white_list(node: yaml.Node | None, findings: Findings) -> tuple[RemoteAddre
 
 def _addresses(node: yaml.Node | None, findings: Findings) -> RemoteAddressStrategy:
     if node is None:
-        return NOBODY
+        return NO_ADDRESS
     text = text_in(node, "The address pattern", findings) or ""
-    found = NOBODY
+    found = NO_ADDRESS
     with findings.noting(line_of(node)):
         found = RemoteAddressStrategy.parse(text)
     if not found.has_nobody:

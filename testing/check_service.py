@@ -54,7 +54,7 @@ class FakeTransaction:
     """One transaction of a FakeCheckService.
 
     Args:
-        service: the service whose listener answers.
+        service: it has the listener that answers.
         message: the message as the listener got it, with its transaction id.
         offset: the half's offset.
     """

@@ -25,7 +25,7 @@ QUICK_JVM: Final = (
 instead of 22. And the archive of classes stays at the address that it was made for: moving it is a
 defence that a test does not need, and took 0.6 s and a private copy of 110 MB in each JVM."""
 QUICK_SPARK: Final = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.driver.memory": "1g"}
-"""Spark settings for small runs whose speed does not matter."""
+"""Spark settings for small runs; they need no speed."""
 START_TIMEOUT_S: Final = 240.0
 STOP_TIMEOUT_S: Final = 90.0
 KILLED_TIMEOUT_S: Final = 30.0

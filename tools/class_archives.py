@@ -90,7 +90,7 @@ def _run(topics: Topics, settings: Settings, folder: Path) -> None:
 
 
 def _dumping(settings: Settings, dumped: Path) -> Settings:
-    """Return settings for a run whose JVM writes an archive and that sends no check requests."""
+    """Return settings for a run that writes an archive of the JVM and sends no check requests."""
     options = f'{settings.spark[JAVA_OPTIONS]} "{DUMP_OPTION}{dumped}"'
     spark = {**settings.spark, JAVA_OPTIONS: options}
     # On the driver's own output: its end shows that the JVM has ended.

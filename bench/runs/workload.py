@@ -41,7 +41,7 @@ QUEUE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Transactions whose every byte follows from the seed and the half's position."""
+    """Transactions; every byte follows from the seed and the half's position."""
 
     seed: int
     body_bytes: int

@@ -46,8 +46,8 @@ def sign_in(request: Request, form: Form) -> Response:
         note(request, "", "sign in", result="refused", says=says)
         raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, says) from None
     if begun is None:
-        note(request, "", "sign in", result="refused", says="the token is nobody's")
-        error = "This token is nobody's."
+        note(request, "", "sign in", result="refused", says="the token is unknown")
+        error = "Unknown token."
         shown = page(request, visitor_of(request), "sign_in.html", next=onward, error=error)
         shown.status_code = HTTPStatus.FORBIDDEN
         return shown
@@ -115,7 +115,7 @@ def _action(request: Request, name: str) -> OperatorAction:
 
 
 def _own_path(path: str) -> str:
-    """Return the path if it is one of ours: never an address of another site."""
+    """Return the path if it is one of the console's: never an address of another site."""
     is_own = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if is_own else "/"
 

@@ -12,7 +12,7 @@ from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.checkpoints.spark_files.state_files import StateFiles
 from checkback.checkpoints.spark_files.state_rows import StoredPage, read_state
 from checkback.operations.checkpoint.open import marker_settings, read_markers
-from checkback.operations.checkpoint.verification import Verification, told_to_stop_first
+from checkback.operations.checkpoint.verification import Verification, with_running
 from checkback.operations.checkpoint.verify import verify
 from checkback.operations.topics.lag import ReadPosition, read_positions, topic_ends
 from checkback.protocol.configuration import Settings
@@ -94,7 +94,7 @@ def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
         CheckpointError: the state can't be read.
     """
     runs = is_pipeline_running(settings)
-    found = told_to_stop_first(verify(store), runs)
+    found = with_running(verify(store), runs)
     held = read_state(store)
     committed, planned = (
         _plan(store, number) for number in (found.committed_batch, found.planned_batch)

@@ -118,7 +118,7 @@ def _require_pipeline(store: ReadableCheckpoint) -> None:
 def marker_settings(
     settings: Settings, query_id: str, identity: CheckpointIdentity | None
 ) -> SinkSettings:
-    """Return sink settings whose markers are those of the checkpoint and its application."""
+    """Return sink settings that find the markers of the checkpoint and its application."""
     connection = settings.connection()
     if identity is not None:
         settings = replace(settings, application_id=identity.application_id)

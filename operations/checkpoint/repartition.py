@@ -58,7 +58,7 @@ class RepartitionPlan:
     """The work of a repartition.
 
     Args:
-        dropped: the planned batch that has not begun, whose plan is dropped; None if there is none.
+        dropped: the batch that is planned and not begun, and will be planned again; or None.
     """
 
     before: int

@@ -40,8 +40,8 @@ class Verification:
         whole_batch: the highest committed batch from which the job can continue, because its plan,
             its commit and the state of every partition are readable; None if there is none.
         markers: next batch by state partition, if the markers were read.
-        ledger_batch: last batch with rows in the ledger; None if there is none or nobody asked.
-        is_running: whether a pipeline runs over it; None if that can't be told.
+        ledger_batch: last batch with rows in the ledger; None if there is none or it was not read.
+        is_running: whether a pipeline runs over it; None if that is not known.
     """
 
     query_id: str | None = None
@@ -86,7 +86,7 @@ class Verification:
         }
 
 
-def told_to_stop_first(found: Verification, is_running: bool | None) -> Verification:
+def with_running(found: Verification, is_running: bool | None) -> Verification:
     """Return the verification with whether the pipeline runs, and with remedies that fit that."""
     if is_running is False:
         return replace(found, is_running=is_running)

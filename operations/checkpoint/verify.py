@@ -34,7 +34,7 @@ from checkback.operations.checkpoint.open import marker_settings, open_files, re
 from checkback.operations.checkpoint.verification import (
     Problem,
     Verification,
-    told_to_stop_first,
+    with_running,
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, NotFoundError
@@ -57,14 +57,14 @@ T = TypeVar("T")
 def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verification:
     """Return what the checkpoint in the settings holds and what is wrong with it.
 
-    Its pipeline may be running: nobody is then told to rebuild the checkpoint.
+    Its pipeline may be running: the remedies then say to stop it first.
 
     Raises:
         BrokerError: the caller wants markers and the brokers do not answer.
     """
     with open_files(settings) as store:
         found = verify_files(settings, store, with_markers=with_markers)
-    return told_to_stop_first(found, is_pipeline_running(settings))
+    return with_running(found, is_pipeline_running(settings))
 
 
 def verify_files(

@@ -90,7 +90,7 @@ class BrokerChecks:
             with TopicScanner(self.connection) as scanner:
                 reasons = refused_reasons(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
         except CheckbackError as error:
-            remedy = f"Grant READ on {topic} to the user of this command."
+            remedy = f"Grant READ on {topic} to this user."
             yield Diagnosis("refused records", Result.WARNING, error.message, remedy)
         else:
             yield judge_refused(reasons, topic, REFUSED_MAX)

@@ -136,7 +136,7 @@ class Doctor:
             yield judge_clock(before_ms, appended_ms, self._now_ms())
         else:
             remedy = f"Set message.timestamp.type of {topic} to LogAppendTime."
-            yield Diagnosis("clock", Result.WARNING, "the broker's time can't be told", remedy)
+            yield Diagnosis("clock", Result.WARNING, "the brokers' time is not known", remedy)
 
     def _transactional_ids(self) -> Findings:
         name, half_topic = self._settings.application_id, self._settings.topics.half

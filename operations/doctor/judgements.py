@@ -61,7 +61,7 @@ def _judge_topic(plan: TopicPlan, found: FoundTopic | None, names: TopicNames) -
     if found is None:
         return Diagnosis(check, Result.FAILED, "missing", "Run `checkback topics create`.")
     if not found.partitions:
-        remedy = f"Grant DESCRIBE and DESCRIBECONFIGS on {plan.name} to whoever runs this."
+        remedy = f"Grant DESCRIBE and DESCRIBECONFIGS on {plan.name} to this user."
         result = Result.WARNING if plan.name == names.status else Result.FAILED
         return Diagnosis(check, result, "this user may not see it", remedy)
     differences = list(compare(plan if found.configs else replace(plan, configs={}), found))
@@ -205,7 +205,7 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
         )
         return Diagnosis(check, Result.WARNING, f"{waits}: its members are not known", remedy)
     if facts.members == 0:
-        remedy = "Start a producer of the group: its checks count although nobody answers."
+        remedy = "Start a producer of the group: its checks count although no process answers."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)
     live = f"live members: {facts.members}"
     if facts.asked_again:
@@ -232,7 +232,7 @@ def judge_unread(
 
 
 def judge_running(runs: bool | None) -> Diagnosis | None:
-    """Return whether the pipeline runs; None where that can't be told."""
+    """Return whether the pipeline runs; None where that is not known."""
     if runs is None:
         return None
     if runs:

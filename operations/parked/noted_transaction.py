@@ -194,7 +194,7 @@ class NotedTransaction:
 
 
 def open_producer(settings: Settings, command: str) -> Producer:
-    """Return a producer whose predecessor's transaction is ended.
+    """Return a producer, once its predecessor's transaction is ended.
 
     Raises:
         BrokerError: the brokers do not answer, or do not allow this.

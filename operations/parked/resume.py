@@ -68,8 +68,8 @@ def chosen_halves(
 ) -> list[DiscardedHalf]:
     """Return the discarded halves that a filter chooses, oldest first.
 
-    One whose new half was refused was not resumed: its account is no admin, or new transactions
-    are rejected. It can be resumed once more.
+    If the new half was refused, the old one was not resumed, and can be resumed once more: the
+    account is no admin, or new transactions are rejected.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.

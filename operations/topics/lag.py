@@ -27,7 +27,7 @@ class ReadPosition:
 
     Args:
         committed: offset after the last record of the last committed batch, None before the first.
-        end: the end for a reader of committed records, None if nobody asked for it.
+        end: the end for a reader of committed records, None if it was not read.
     """
 
     topic: str

@@ -1,6 +1,6 @@
 """Reads committed records of topics, from a point in time to the present end.
 
-A scan joins no consumer group and commits no offset, so it disturbs nobody.
+A scan joins no consumer group and commits no offset, so it disturbs no other reader.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class _ScanProgress:
 
 @contextmanager
 def _kafka_errors(what: str) -> Iterator[None]:
-    """Translate librdkafka's errors into ours."""
+    """Translate librdkafka's errors into Checkback's."""
     try:
         yield
     except KafkaException as error:

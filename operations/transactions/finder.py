@@ -150,13 +150,13 @@ class TransactionFinder:
 
         def may_concern_it(message: Message) -> bool:
             record = FoundRecord.of(message)
-            told = refusal_facts(record.headers).facts
-            if not told:
+            refusal = refusal_facts(record.headers).facts
+            if not refusal:
                 return bool(record.text(names.RESEND.target))
-            if told.get("partition") != str(at.partition):
+            if refusal.get("partition") != str(at.partition):
                 return False
-            if told.get("topic") == self.topics.half:
-                return told.get("offset") == str(at.offset)
+            if refusal.get("topic") == self.topics.half:
+                return refusal.get("offset") == str(at.offset)
             names_it = bool(transaction_id) and record.text(names.UNIQ_KEY) == transaction_id
             return record.value == offset or names_it
 

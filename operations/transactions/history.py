@@ -206,8 +206,8 @@ def discarded_event(record: FoundRecord) -> HistoryEvent:
 
 def refused_event(record: FoundRecord) -> HistoryEvent:
     """Return the event for a record of the refused topic: a refused record or a resend note."""
-    told = refusal_facts(record.headers).facts
-    if not told and record.text(names.RESEND.target):
+    refusal = refusal_facts(record.headers).facts
+    if not refusal and record.text(names.RESEND.target):
         facts = {
             "resent_to": record.text(names.RESEND.target),
             "operator": record.text(names.RESEND.operator),
@@ -215,11 +215,11 @@ def refused_event(record: FoundRecord) -> HistoryEvent:
         }
         return _event("resent", record, facts)
     origin = {
-        "origin_topic": told.get("topic", ""),
-        "origin_partition": _number(told.get("partition", "")),
-        "origin_offset": _number(told.get("offset", "")),
+        "origin_topic": refusal.get("topic", ""),
+        "origin_partition": _number(refusal.get("partition", "")),
+        "origin_offset": _number(refusal.get("offset", "")),
     }
-    says = {"reason": told.get("reason", ""), "says": told.get("message", "")}
+    says = {"reason": refusal.get("reason", ""), "says": refusal.get("message", "")}
     return _event("refused", record, {**says, **origin})
 
 

@@ -22,7 +22,7 @@ from checkback.sinks.records.source_record import PlacedRecord
 
 GROWTH: Final = 4
 RECORDS_AT_ONCE: Final = 10_000
-"""Halves whose records are in memory at once: only their names are kept."""
+"""Halves with their records in memory at once; only names are kept."""
 SILENCE_POLLS_MAX: Final = 5
 """Somebody waits for the answer; a job may wait longer for its brokers."""
 
@@ -79,7 +79,7 @@ def oldest_transactions(
 
 
 def half_reader(settings: Settings) -> RecordReader:
-    """Return what reads the half topic for people; whoever takes it closes it."""
+    """Return a reader of the half topic for operators; the caller closes it."""
     return RecordReader(
         settings.connection(), settings.topics.half, silence_polls_max=SILENCE_POLLS_MAX
     )
@@ -98,8 +98,8 @@ def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[Pending
         found = records_at(reader, by_place)
         for at, half in by_place.items():
             headers = _headers(found[at])
-            told = [names.text_value(headers, one) or "" for one in _SHOWN]
-            transactions.append(PendingTransaction(half, *told))
+            shown = [names.text_value(headers, one) or "" for one in _SHOWN]
+            transactions.append(PendingTransaction(half, *shown))
     return sorted(transactions, key=lambda one: (one.half.store_time_ms, one.half.partition))
 
 
@@ -109,7 +109,7 @@ def pending_of_group(
     """Return the oldest pending transactions of one group.
 
     Args:
-        find: returns the given number of oldest halves whose group has this group's hash.
+        find: returns the given number of oldest halves of groups with this group's hash.
         group: the producer group.
         most: return at most this many.
     """

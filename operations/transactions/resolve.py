@@ -199,11 +199,11 @@ class OpOutcome:
 
     def as_data(self) -> dict[str, Any]:
         """Return the outcome as plain data."""
-        told = {"final": self.final, "final_refused": self.final_refused}
-        told["op_refused"] = self.op_refused
+        events = {"final": self.final, "final_refused": self.final_refused}
+        events["op_refused"] = self.op_refused
         return {
             "verdict": self.verdict,
-            **{name: None if event is None else event.as_data() for name, event in told.items()},
+            **{name: None if event is None else event.as_data() for name, event in events.items()},
         }
 
 

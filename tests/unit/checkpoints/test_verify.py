@@ -20,7 +20,7 @@ from checkback.operations.checkpoint.verification import (
     IF_IT_RUNS,
     STOP_FIRST,
     Verification,
-    told_to_stop_first,
+    with_running,
 )
 from checkback.operations.checkpoint.verify import compare_markers, verify
 
@@ -224,9 +224,9 @@ def test_nobody_is_told_to_rebuild_what_a_pipeline_uses() -> None:
     files.contents["commits/3"] = b"v1"
     found = verify(files)
 
-    assert [one.remedy for one in told_to_stop_first(found, True).problems] == [STOP_FIRST]
-    assert told_to_stop_first(found, False).problems == found.problems
-    unknown = told_to_stop_first(found, None).problems  # on an object store nothing tells
+    assert [one.remedy for one in with_running(found, True).problems] == [STOP_FIRST]
+    assert with_running(found, False).problems == found.problems
+    unknown = with_running(found, None).problems  # on an object store nothing tells
     assert [one.remedy for one in unknown] == [
         f"{IF_IT_RUNS} {one.remedy}" for one in found.problems
     ]

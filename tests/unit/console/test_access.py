@@ -148,7 +148,7 @@ def test_a_console_on_the_network_needs_a_way_to_sign_in(
 ) -> None:
     monkeypatch.delenv("CHECKBACK_CONSOLE_TOKENS", raising=False)
     assert access_rules("127.0.0.1", **NO_RULES).anybody_reads
-    with pytest.raises(ConfigurationError, match="neither tokens"):
+    with pytest.raises(ConfigurationError, match="no tokens"):
         access_rules("0.0.0.0", **NO_RULES)  # noqa: S104 - that is the point
     assert access_rules("0.0.0.0", **{**NO_RULES, "anybody_reads": True}).anybody_reads  # noqa: S104
     monkeypatch.setenv("CHECKBACK_CONSOLE_TOKENS", f"kim {TOKEN}")
