@@ -21,7 +21,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.testing.topics import read_topic
 
 
-class AuditFindingKind(StrEnum):
+class Kind(StrEnum):
     """Kinds of findings."""
 
     NOT_SENT = "not_sent"
@@ -38,7 +38,7 @@ class AuditFindingKind(StrEnum):
 class AuditFinding:
     """One thing that the audit found wrong."""
 
-    kind: AuditFindingKind
+    kind: Kind
     order_id: str
     text: str
 
@@ -77,21 +77,20 @@ class Evidence:
 
 def audit(truths: Sequence[OrderTruth], evidence: Evidence) -> list[AuditFinding]:
     """Return everything that is wrong, ordered like the orders; empty if nothing is."""
-    finals = _by_order(evidence.finals)
-    discarded = _by_order(evidence.discarded)
-    halves = _by_order(evidence.halves)
-    findings: list[AuditFinding] = []
-    for truth in truths:
-        order_id = truth.order.order_id
-        findings += _audit_sending(truth, halves[order_id])
-        findings += _audit_finals(truth, finals[order_id])
-        findings += _audit_discarding(truth, discarded[order_id])
-    known = {truth.order.order_id for truth in truths}
-    findings += _audit_strangers(known, [*evidence.finals, *evidence.discarded])
-    findings += [
-        AuditFinding(AuditFindingKind.REFUSED, seen.order_id, f"on {seen.topic}: {seen.note}")
-        for seen in evidence.refused
+    found = [_by_order(one) for one in (evidence.halves, evidence.finals, evidence.discarded)]
+    findings = [
+        AuditFinding(kind, truth.order.order_id, text)
+        for truth in truths
+        for kind, text in _audited(truth, *(of[truth.order.order_id] for of in found))
     ]
+    known = {truth.order.order_id for truth in truths}
+    for seen in (*evidence.finals, *evidence.discarded):
+        if seen.order_id not in known:
+            text = f"on {seen.topic}, but no order has that key"
+            findings.append(AuditFinding(Kind.WRONGLY_THERE, seen.order_id, text))
+    for seen in evidence.refused:
+        text = f"on {seen.topic}: {seen.note}"
+        findings.append(AuditFinding(Kind.REFUSED, seen.order_id, text))
     return findings
 
 
@@ -102,51 +101,38 @@ def _by_order(records: Iterable[SeenRecord]) -> defaultdict[str, list[SeenRecord
     return found
 
 
-def _audit_sending(truth: OrderTruth, halves: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
+def _audited(
+    truth: OrderTruth,
+    halves: Sequence[SeenRecord],
+    finals: Sequence[SeenRecord],
+    discarded: Sequence[SeenRecord],
+) -> Iterator[tuple[Kind, str]]:
     if not halves:
-        yield AuditFinding(
-            AuditFindingKind.NOT_SENT, truth.order.order_id, "no half message was stored"
-        )
+        yield Kind.NOT_SENT, "no half message was stored"
+    yield from _audited_finals(truth, finals)
+    must_be = truth.order.fate.ending is Ending.DISCARDED
+    if must_be and not discarded:
+        yield Kind.NOT_DISCARDED, "its checks had no answer, but it was not discarded"
+    elif len(discarded) > must_be:
+        text = f"discarded {len(discarded)} times, expected {int(must_be)}"
+        yield Kind.WRONGLY_DISCARDED, text
 
 
-def _audit_finals(truth: OrderTruth, finals: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
+def _audited_finals(truth: OrderTruth, finals: Sequence[SeenRecord]) -> Iterator[tuple[Kind, str]]:
     order = truth.order
     for seen in finals:
         if not truth.is_committed:
-            text = f"on {seen.topic}, but its local transaction is {truth.status or 'not there'}"
-            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, order.order_id, text)
+            local = truth.status or "not there"
+            yield Kind.WRONGLY_THERE, f"on {seen.topic}, but its local transaction is {local}"
         elif seen.topic != order.topic:
-            text = f"on {seen.topic}, but sent to {order.topic}"
-            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, order.order_id, text)
+            yield Kind.WRONGLY_THERE, f"on {seen.topic}, but sent to {order.topic}"
         elif seen.body != order.body:
-            text = f"{seen.body[:80]!r} instead of {order.body[:80]!r}"
-            yield AuditFinding(AuditFindingKind.BODY_DIFFERS, order.order_id, text)
+            yield Kind.BODY_DIFFERS, f"{seen.body[:80]!r} instead of {order.body[:80]!r}"
     right = sum(seen.topic == order.topic for seen in finals)
     if truth.is_committed and right == 0:
-        text = f"committed locally, not on {order.topic}"
-        yield AuditFinding(AuditFindingKind.MISSING, order.order_id, text)
+        yield Kind.MISSING, f"committed locally, not on {order.topic}"
     elif truth.is_committed and right > 1:
-        yield AuditFinding(
-            AuditFindingKind.DOUBLED, order.order_id, f"{right} times on {order.topic}"
-        )
-
-
-def _audit_discarding(truth: OrderTruth, discarded: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
-    order = truth.order
-    must_be = order.fate.ending is Ending.DISCARDED
-    if must_be and not discarded:
-        text = "its checks had no answer, but it was not discarded"
-        yield AuditFinding(AuditFindingKind.NOT_DISCARDED, order.order_id, text)
-    elif len(discarded) > must_be:
-        text = f"discarded {len(discarded)} times, expected {int(must_be)}"
-        yield AuditFinding(AuditFindingKind.WRONGLY_DISCARDED, order.order_id, text)
-
-
-def _audit_strangers(known: set[str], records: Iterable[SeenRecord]) -> Iterator[AuditFinding]:
-    for seen in records:
-        if seen.order_id not in known:
-            text = f"on {seen.topic}, but no order has that key"
-            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, seen.order_id, text)
+        yield Kind.DOUBLED, f"{right} times on {order.topic}"
 
 
 def collect_evidence(bootstrap_servers: str, topics: TopicNames, groups: Iterable[str]) -> Evidence:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from checkback.protocol.errors import UsageError
 
@@ -34,31 +34,28 @@ class Fate(StrEnum):
     @property
     def label(self) -> str:
         """The fate's name in the demo's table."""
-        return _LABELS[self]
+        return _FACTS[self].label
 
     @property
     def ending(self) -> Ending:
         """The end that the transaction has to have."""
-        return _ENDINGS[self]
+        return _FACTS[self].ending
 
 
-_LABELS: Final[Mapping[Fate, str]] = {
-    Fate.COMMITTED: "committed at once",
-    Fate.ROLLED_BACK: "rolled back at once",
-    Fate.UNKNOWN_THEN_COMMITTED: "unknown, committed",
-    Fate.UNKNOWN_THEN_ROLLED_BACK: "unknown, rolled back",
-    Fate.KILLED_BEFORE_OP_COMMITTED: "killed after commit",
-    Fate.KILLED_BEFORE_LOCAL: "killed before commit",
-    Fate.NEVER_ANSWERED: "never answered",
-}
-_ENDINGS: Final[Mapping[Fate, Ending]] = {
-    Fate.COMMITTED: Ending.FINAL,
-    Fate.ROLLED_BACK: Ending.ROLLED_BACK,
-    Fate.UNKNOWN_THEN_COMMITTED: Ending.FINAL,
-    Fate.UNKNOWN_THEN_ROLLED_BACK: Ending.ROLLED_BACK,
-    Fate.KILLED_BEFORE_OP_COMMITTED: Ending.FINAL,
-    Fate.KILLED_BEFORE_LOCAL: Ending.ROLLED_BACK,
-    Fate.NEVER_ANSWERED: Ending.DISCARDED,
+class _Facts(NamedTuple):
+    label: str
+    ending: Ending
+    percent: int  # of all orders; the others are committed at once
+
+
+_FACTS: Final[Mapping[Fate, _Facts]] = {
+    Fate.COMMITTED: _Facts("committed at once", Ending.FINAL, 0),
+    Fate.ROLLED_BACK: _Facts("rolled back at once", Ending.ROLLED_BACK, 15),
+    Fate.UNKNOWN_THEN_COMMITTED: _Facts("unknown, committed", Ending.FINAL, 10),
+    Fate.UNKNOWN_THEN_ROLLED_BACK: _Facts("unknown, rolled back", Ending.ROLLED_BACK, 7),
+    Fate.KILLED_BEFORE_OP_COMMITTED: _Facts("killed after commit", Ending.FINAL, 8),
+    Fate.KILLED_BEFORE_LOCAL: _Facts("killed before commit", Ending.ROLLED_BACK, 5),
+    Fate.NEVER_ANSWERED: _Facts("never answered", Ending.DISCARDED, 4),
 }
 
 ORDERS_MIN: Final = 30
@@ -66,15 +63,6 @@ PER_FATE_MIN: Final = 3
 KILLS: Final = 3
 """How often the order service is killed and started again."""
 
-_PERCENT: Final[Mapping[Fate, int]] = {
-    Fate.ROLLED_BACK: 15,
-    Fate.UNKNOWN_THEN_COMMITTED: 10,
-    Fate.UNKNOWN_THEN_ROLLED_BACK: 7,
-    Fate.KILLED_BEFORE_OP_COMMITTED: 8,
-    Fate.KILLED_BEFORE_LOCAL: 5,
-    Fate.NEVER_ANSWERED: 4,
-}
-"""Percentage of each fate; all other orders are committed at once."""
 _FATAL: Final = (Fate.KILLED_BEFORE_OP_COMMITTED, Fate.KILLED_BEFORE_LOCAL)
 
 REAL_TOPICS: Final = ("orders.retail", "orders.wholesale")
@@ -110,7 +98,9 @@ def count_fates(orders: int) -> dict[Fate, int]:
             orders=orders,
         )
     counts = {
-        fate: max(PER_FATE_MIN, orders * percent // 100) for fate, percent in _PERCENT.items()
+        fate: max(PER_FATE_MIN, orders * facts.percent // 100)
+        for fate, facts in _FACTS.items()
+        if facts.percent
     }
     return {Fate.COMMITTED: orders - sum(counts.values()), **counts}
 
@@ -126,13 +116,14 @@ def plan_orders(orders: int, seed: int) -> list[Order]:
     """
     batches = _batches(count_fates(orders), seed)
     fates = [(number, fate) for number, batch in enumerate(batches) for fate in batch]
-    return [
-        _order(place, fate, number, seed) for place, (number, fate) in enumerate(fates, start=1)
-    ]
+    return [_order(place, *one, seed) for place, one in enumerate(fates, 1)]
 
 
 def _batches(counts: Mapping[Fate, int], seed: int) -> list[list[Fate]]:
-    ordinary = _shuffled(_ordinary_fates(counts), seed)
+    special = (*_FATAL, Fate.NEVER_ANSWERED)
+    kinds = [fate for fate, count in counts.items() if fate not in special for _ in range(count)]
+    places = sorted(range(len(kinds)), key=lambda place: _draw(seed, "place", place))
+    ordinary = [kinds[place] for place in places]
     batches = [[Fate.NEVER_ANSWERED] * counts[Fate.NEVER_ANSWERED]]
     for kill in range(KILLS):
         batches.append(ordinary[kill :: KILLS + 1])
@@ -141,17 +132,7 @@ def _batches(counts: Mapping[Fate, int], seed: int) -> list[list[Fate]]:
     return batches
 
 
-def _ordinary_fates(counts: Mapping[Fate, int]) -> list[Fate]:
-    special = (*_FATAL, Fate.NEVER_ANSWERED)
-    return [fate for fate, count in counts.items() if fate not in special for _ in range(count)]
-
-
-def _shuffled(fates: Sequence[Fate], seed: int) -> list[Fate]:
-    places = sorted(range(len(fates)), key=lambda place: _draw(seed, "place", place))
-    return [fates[place] for place in places]
-
-
-def _order(place: int, fate: Fate, batch: int, seed: int) -> Order:
+def _order(place: int, batch: int, fate: Fate, seed: int) -> Order:
     order_id = f"order-{place:04d}"
     content = {
         "order_id": order_id,

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Final, Self
 
 from rich.console import Console
@@ -71,49 +71,26 @@ class DemoReport:
 def fate_lines(truths: Sequence[OrderTruth], evidence: Evidence) -> list[FateLine]:
     """Return the table's lines, in the order of the fates."""
     fates = {truth.order.order_id: truth.order.fate for truth in truths}
-    orders = Counter(fates.values())
-    committed = Counter(truth.order.fate for truth in truths if truth.is_committed)
-    requests = _by_fate(fates, evidence.check_requests)
-    answers = _by_fate(fates, evidence.check_answers)
-    finals = _by_fate(fates, _records(evidence.finals))
-    discarded = _by_fate(fates, _records(evidence.discarded))
-    return [
-        FateLine(
-            fate,
-            orders[fate],
-            committed[fate],
-            requests[fate],
-            answers[fate],
-            finals[fate],
-            discarded[fate],
-        )
-        for fate in Fate
-    ]
+    counts = (
+        Counter(fates.values()),
+        Counter(truth.order.fate for truth in truths if truth.is_committed),
+        _by_fate(fates, evidence.check_requests),
+        _by_fate(fates, evidence.check_answers),
+        _by_fate(fates, _records(evidence.finals)),
+        _by_fate(fates, _records(evidence.discarded)),
+    )
+    return [FateLine(fate, *(of[fate] for of in counts)) for fate in Fate]
 
 
 def fate_table(lines: Iterable[FateLine]) -> Table:
     """Return the table for a terminal."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fate")
-    for heading in (
-        "orders",
-        "local\ncommit",
-        "asked\nback",
-        "answered",
-        "final",
-        "discarded",
-    ):
+    for heading in ("orders", "local\ncommit", "asked\nback", "answered", "final", "discarded"):
         table.add_column(heading, justify="right", vertical="bottom")
     for line in lines:
-        numbers = (
-            line.orders,
-            line.committed_locally,
-            line.check_requests,
-            line.check_answers,
-            line.finals,
-            line.discarded,
-        )
-        table.add_row(line.fate.label, *(str(number) for number in numbers))
+        _, *numbers = astuple(line)
+        table.add_row(line.fate.label, *map(str, numbers))
     return table
 
 

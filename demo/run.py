@@ -32,6 +32,14 @@ ORDER_SERVICE: Final = "order service"
 RETIRED_SERVICE: Final = "retired service"
 DEMO: Final = "demo"
 
+NOTICES: Final = {
+    "started": "runs with {state_partitions} state partitions",
+    "batch": "sends {orders} orders",
+    "fatal_batch": "sends {orders} orders, to be killed with all of them open",
+    "send_failed": "could not send {order_id}: {error}",
+    "all_sent": "has sent all its orders and goes on answering checks",
+}
+"""What the timeline says of the processes' events."""
 START_TIMEOUT_S: Final = 300.0
 SETTLE_TIMEOUT_S: Final = 300.0
 POLL_S: Final = 0.5
@@ -65,20 +73,22 @@ class Demonstration:
         """
         with ExitStack() as ending:
             ending.callback(self._end_children)
-            self.stage.write_config()
-            self.stage.create_topics()
+            write_settings(self.stage.config, self.stage.settings)
+            create_topics(self.stage.settings)
+            create_plain_topics(self.stage.settings, REAL_TOPICS)
             database = OrderDatabase(self.stage.database)
             database.create(self.orders)
             self.timeline.say(DEMO, f"planned {len(self.orders)} orders, created the topics")
             self._start_pipeline()
-            self._start_services()
+            self._start_service(RETIRED_SERVICE)
+            self._start_service(ORDER_SERVICE)
             self._wait_until_settled()
             self._stop(ORDER_SERVICE)
             self._stop(PIPELINE)
         return self._report(*self._audit(database))
 
     def _start_pipeline(self) -> None:
-        self._start(PIPELINE, self.stage.pipeline_command())
+        self._start(PIPELINE, pipeline_command(self.stage.config))
         self.timeline.say(DEMO, "starts the pipeline: checkback run")
         self._listen(lambda: self._started, START_TIMEOUT_S)
         if not self._started:
@@ -86,17 +96,14 @@ class Demonstration:
         self.timeline.say(DEMO, "until it ends, this shows it in a browser:")
         self.timeline.show_command(self.stage.console_command())
 
-    def _start_services(self) -> None:
-        self._start_service(RETIRED_SERVICE)
-        self._start_service(ORDER_SERVICE)
-
     def _start_service(self, name: str) -> None:
         is_retired = name == RETIRED_SERVICE
         group = GROUPS[is_retired]
         self._start(name, self.stage.service_command(group, never_answered=is_retired))
 
     def _start(self, name: str, command: list[str]) -> None:
-        log, environment = self.stage.log(name), self.stage.environment()
+        log = self.stage.data_dir / f"{name.replace(' ', '-')}.log"
+        environment = environment_without_settings()
         self._children[name] = Child(name, command, log, self._inbox, environment)
 
     def _wait_until_settled(self) -> None:
@@ -116,25 +123,24 @@ class Demonstration:
             self.timeline.show_state(self._tally.state())
 
     def _take(self, notice: Notice) -> None:
+        source, fields = notice.source, notice.fields
         handlers: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
             "started": self._pipeline_started,
             "progress": self._progressed,
             "ready": self._service_ready,
-            "batch": self._batch_begun,
-            "fatal_batch": self._fatal_batch_begun,
             "send_failed": self._send_failed,
             "check_answered": lambda _, fields: self._tally.add_answer(fields["answer"]),
             "payments_settled": lambda _, fields: self._tally.add_payments(fields["orders"]),
             "all_sent": self._all_sent,
             "ended": self._process_ended,
         }
-        handler = handlers.get(notice.event)
-        if handler is not None:
-            handler(notice.source, notice.fields)
+        if notice.event in NOTICES:
+            self.timeline.say(source, NOTICES[notice.event].format(**fields))
+        if notice.event in handlers:
+            handlers[notice.event](source, fields)
 
-    def _pipeline_started(self, source: str, fields: Mapping[str, Any]) -> None:
+    def _pipeline_started(self, _: str, __: Mapping[str, Any]) -> None:
         self._started = True
-        self.timeline.say(source, f"runs with {fields['state_partitions']} state partitions")
 
     def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
         for who, text in (
@@ -150,22 +156,11 @@ class Demonstration:
         self._was_ready.add(source)
         self.timeline.say(source, f"runs {again}(pid {fields['pid']})")
 
-    def _batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
-        self.timeline.say(source, f"sends {fields['orders']} orders")
-
-    def _fatal_batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
-        self.timeline.say(
-            source,
-            f"sends {fields['orders']} orders, to be killed with all of them open",
-        )
-
-    def _send_failed(self, source: str, fields: Mapping[str, Any]) -> None:
+    def _send_failed(self, _: str, __: Mapping[str, Any]) -> None:
         self._tally.halves_expected -= 1
-        self.timeline.say(source, f"could not send {fields['order_id']}: {fields['error']}")
 
-    def _all_sent(self, source: str, _: Mapping[str, Any]) -> None:
+    def _all_sent(self, _: str, __: Mapping[str, Any]) -> None:
         self._tally.all_sent = True
-        self.timeline.say(source, "has sent all its orders and goes on answering checks")
 
     def _process_ended(self, source: str, fields: Mapping[str, Any]) -> None:
         if self._children[source].pid != fields["pid"]:
@@ -259,14 +254,6 @@ class DemoSetting:
         """The pipeline's configuration file."""
         return self.data_dir / "checkback.toml"
 
-    def log(self, name: str) -> Path:
-        """Return the file for a process's standard error."""
-        return self.data_dir / f"{name.replace(' ', '-')}.log"
-
-    def pipeline_command(self) -> list[str]:
-        """Return the command line of the pipeline."""
-        return pipeline_command(self.config)
-
     def console_command(self) -> str:
         """Return the command line that a person types to see the run in a browser."""
         return shlex.join([own_command(), "console", "--config", str(self.config)])
@@ -280,23 +267,6 @@ class DemoSetting:
             "--group", group,
         ]  # fmt: skip
         return [*command, "--never-answered"] if never_answered else command
-
-    def environment(self) -> dict[str, str]:
-        """Return the processes' environment, without the caller's settings."""
-        return environment_without_settings()
-
-    def write_config(self) -> None:
-        """Write the pipeline's configuration file."""
-        write_settings(self.config, self.settings)
-
-    def create_topics(self) -> None:
-        """Create Checkback's topics and the real topics.
-
-        Raises:
-            BrokerError: Kafka refuses.
-        """
-        create_topics(self.settings)
-        create_plain_topics(self.settings, REAL_TOPICS)
 
 
 def own_command() -> str:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Message
 from tests.deciding import plain_half
 
-from checkback.demo.audit import AuditFindingKind, Evidence, SeenRecord, audit
+from checkback.demo.audit import Evidence, Kind, SeenRecord, audit
 from checkback.demo.fates import Ending, Fate, plan_orders
 from checkback.demo.orders import OrderStatus, OrderTruth
 from checkback.protocol.records import Op
@@ -52,7 +52,7 @@ RIGHT = Evidence(
 )
 
 
-def found(evidence: Evidence) -> list[tuple[AuditFindingKind, str]]:
+def found(evidence: Evidence) -> list[tuple[Kind, str]]:
     return [(finding.kind, finding.order_id) for finding in audit(TRUTHS, evidence)]
 
 
@@ -75,25 +75,25 @@ OTHERS = without(RIGHT.finals, PAID)
 @pytest.mark.parametrize(
     ("changes", "findings"),
     [
-        ({"finals": OTHERS}, [(AuditFindingKind.MISSING, PAID)]),
-        ({"finals": [*RIGHT.finals, seen(PAID)]}, [(AuditFindingKind.DOUBLED, PAID)]),
-        *(({"finals": [*RIGHT.finals, seen(one)]}, [(AuditFindingKind.WRONGLY_THERE, one)])
+        ({"finals": OTHERS}, [(Kind.MISSING, PAID)]),
+        ({"finals": [*RIGHT.finals, seen(PAID)]}, [(Kind.DOUBLED, PAID)]),
+        *(({"finals": [*RIGHT.finals, seen(one)]}, [(Kind.WRONGLY_THERE, one)])
           for one in NOT_COMMITTED),
         ({"finals": [*OTHERS, ELSEWHERE]},
-         [(AuditFindingKind.WRONGLY_THERE, PAID), (AuditFindingKind.MISSING, PAID)]),
-        ({"finals": [*OTHERS, CHANGED]}, [(AuditFindingKind.BODY_DIFFERS, PAID)]),
-        ({"finals": [*RIGHT.finals, STRANGER]}, [(AuditFindingKind.WRONGLY_THERE, "order-9999")]),
-        ({"discarded": without(RIGHT.discarded, NEVER)}, [(AuditFindingKind.NOT_DISCARDED, NEVER)]),
+         [(Kind.WRONGLY_THERE, PAID), (Kind.MISSING, PAID)]),
+        ({"finals": [*OTHERS, CHANGED]}, [(Kind.BODY_DIFFERS, PAID)]),
+        ({"finals": [*RIGHT.finals, STRANGER]}, [(Kind.WRONGLY_THERE, "order-9999")]),
+        ({"discarded": without(RIGHT.discarded, NEVER)}, [(Kind.NOT_DISCARDED, NEVER)]),
         ({"discarded": [*RIGHT.discarded, seen(NEVER)]},
-         [(AuditFindingKind.WRONGLY_DISCARDED, NEVER)]),
+         [(Kind.WRONGLY_DISCARDED, NEVER)]),
         ({"discarded": [*RIGHT.discarded, seen(ROLLED_BACK)]},
-         [(AuditFindingKind.WRONGLY_DISCARDED, ROLLED_BACK)]),
+         [(Kind.WRONGLY_DISCARDED, ROLLED_BACK)]),
         ({"halves": without(RIGHT.halves, ROLLED_BACK)},
-         [(AuditFindingKind.NOT_SENT, ROLLED_BACK)]),
+         [(Kind.NOT_SENT, ROLLED_BACK)]),
     ],
 )  # fmt: skip
 def test_each_fault_is_found_and_nothing_else(
-    changes: dict[str, Any], findings: list[tuple[AuditFindingKind, str]]
+    changes: dict[str, Any], findings: list[tuple[Kind, str]]
 ) -> None:
     assert found(replace(RIGHT, **changes)) == findings
 
@@ -103,7 +103,7 @@ def test_every_refused_record_is_found_with_its_reason() -> None:
 
     (finding,) = audit(TRUTHS, replace(RIGHT, refused=[refused]))
 
-    assert finding.kind is AuditFindingKind.REFUSED
+    assert finding.kind is Kind.REFUSED
     assert "the op has no PGROUP" in finding.text
 
 

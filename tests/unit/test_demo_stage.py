@@ -10,7 +10,12 @@ import pytest
 
 from checkback.demo.report import Tally
 from checkback.demo.run import DemoSetting, demo_settings
-from checkback.deploy.settings import load_settings, toml_of
+from checkback.deploy.settings import (
+    environment_without_settings,
+    load_settings,
+    toml_of,
+    write_settings,
+)
 
 CHOSEN = demo_settings("kafka:9092", Path("/data"))
 
@@ -27,13 +32,13 @@ def test_the_pipeline_reads_the_same_settings_from_the_file(tmp_path: Path) -> N
 
 
 def test_settings_of_the_callers_environment_do_not_reach_the_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHECKBACK_BOOTSTRAP_SERVERS", "elsewhere:9092")
     monkeypatch.setenv("CHECKBACK_KAFKA_SASL_PASSWORD", "other")
     monkeypatch.setenv("CHECKBACK_JARS", "/jars")
 
-    environment = DemoSetting(CHOSEN, tmp_path).environment()
+    environment = environment_without_settings()
 
     assert "CHECKBACK_BOOTSTRAP_SERVERS" not in environment
     assert "CHECKBACK_KAFKA_SASL_PASSWORD" not in environment
@@ -73,6 +78,6 @@ def test_a_command_to_copy_works_in_a_checkout_too(
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     stage = DemoSetting(CHOSEN, tmp_path)
 
-    stage.write_config()
+    write_settings(stage.config, stage.settings)
 
     assert stat.S_IMODE(stage.config.stat().st_mode) == 0o600
