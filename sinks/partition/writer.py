@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 TRIES: Final = 1_000
 """Each rejected try shows one thing more, at least that a topic has to be closed."""
 LOST_TRIES: Final = 3
+SLOWER: Final = 10
+"""After a transaction that outlived its timeout, the next ones have a tenth of its rows. How large
+bodies are shows only when they are read."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class BatchWriter:
     _has_stumbled: bool = False
     _lost: int = 0
     _in_parts: BatchReport | None = None
+    _slowness: int = 1
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -97,8 +101,11 @@ class BatchWriter:
                 self.directory.allow_refresh()  # hours may have passed
                 self._known.tracks_each_record |= error.was_rejected
                 self._lost += 1
+                open_ms = self._open_ms()
                 if self._lost == LOST_TRIES:
-                    raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
+                    raise explain_loss(error, self.settings, batch_id, open_ms) from error
+                if open_ms >= self.settings.transaction_timeout_ms:
+                    self._slowness *= SLOWER
             else:
                 # The next batch is likely to, as well.
                 self._has_stumbled = self._tries > 1 or _is_refusing(self._known, written)
@@ -133,8 +140,9 @@ class BatchWriter:
         outputs = self._outputs(producer, report, now_ms)
         producer.tracks_records = self._known.tracks_each_record
         rows_done = rows_written(marker, batch_id)
+        rows_max = max(1, self.settings.transaction_rows_max // self._slowness)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for step in Steps(outcomes, rows_done, self.settings.transaction_rows_max):
+            for step in Steps(outcomes, rows_done, rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now_s
+
+    time = monotonic
 
 
 @pytest.fixture
@@ -100,6 +103,62 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
     assert one._lost == 0
     assert one._in_parts == report
     assert one._in_parts is not report
+
+
+class SlowProducer:
+    """A producer that needs a second for a record; its brokers abort old transactions."""
+
+    client, is_spent = 0, False
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.sent = clock, 0
+        self.marker, self.rows_written = Marker(9, 0), list[int]()
+
+    def begin(self) -> None:
+        self.begun_s, self.sent = self.clock.now_s, 0
+
+    def send(self, _: object) -> None:
+        self.clock.now_s += 1
+        self.sent += 1
+
+    def commit_part(self, batch_id: int, rows_done: int, now_ms: int) -> None:
+        if self.clock.now_s - self.begun_s > BARE.transaction_timeout_ms / 1_000:
+            raise ProducerLostError("The broker aborted the transaction.")
+        self.marker = Marker(batch_id, now_ms, rows_done=rows_done)
+        self.rows_written.append(self.sent)
+
+    def commit(self, batch_id: int, now_ms: int) -> None:
+        self.commit_part(batch_id + 1, 0, now_ms)
+
+
+def test_a_transaction_that_outlives_its_timeout_is_written_again_in_smaller_ones(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With bodies of a megabyte 100,000 rows ended the job, with a setting as the remedy."""
+    seconds = BARE.transaction_timeout_ms // 1_000
+    rows = 10 * seconds
+    directory: Any = SimpleNamespace(allow_refresh=lambda: None)
+    nothing: Any = None
+    one = BatchWriter(
+        replace(BARE, transaction_rows_max=100 * seconds), 0, nothing, nothing, directory
+    )
+    producer = SlowProducer(clock)
+    monkeypatch.setattr(BatchWriter, "_open", lambda *_: producer)
+
+    def outputs(_: object, __: object, report: BatchReport, now_ms: int) -> Any:
+        def records_for(outcomes: list[Outcome], *_: int) -> Iterator[int]:
+            yield from range(sum(len(one.action) for one in outcomes))
+
+        return SimpleNamespace(report=report, now_ms=now_ms, records_for=records_for)
+
+    monkeypatch.setattr(BatchWriter, "_outputs", outputs)
+
+    one.write(outcomes(rows), 9)
+
+    assert sum(producer.rows_written) == rows
+    assert max(producer.rows_written) <= seconds
+    one.write(outcomes(rows), 10)
+    assert sum(producer.rows_written) == 2 * rows, "the next batch begins with small ones"
 
 
 class Tries:
