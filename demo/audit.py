@@ -21,7 +21,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.testing.topics import read_topic
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """Kinds of findings."""
 
     NOT_SENT = "not_sent"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 class AuditFinding:
     """One thing that the audit found wrong."""
 
-    kind: Kind
+    kind: FindingKind
     order_id: str
     text: str
 
@@ -87,10 +87,10 @@ def audit(truths: Sequence[OrderTruth], evidence: Evidence) -> list[AuditFinding
     for seen in (*evidence.finals, *evidence.discarded):
         if seen.order_id not in known:
             text = f"on {seen.topic}, but no order has that key"
-            findings.append(AuditFinding(Kind.WRONGLY_THERE, seen.order_id, text))
+            findings.append(AuditFinding(FindingKind.WRONGLY_THERE, seen.order_id, text))
     for seen in evidence.refused:
         text = f"on {seen.topic}: {seen.note}"
-        findings.append(AuditFinding(Kind.REFUSED, seen.order_id, text))
+        findings.append(AuditFinding(FindingKind.REFUSED, seen.order_id, text))
     return findings
 
 
@@ -106,33 +106,38 @@ def _audited(
     halves: Sequence[SeenRecord],
     finals: Sequence[SeenRecord],
     discarded: Sequence[SeenRecord],
-) -> Iterator[tuple[Kind, str]]:
+) -> Iterator[tuple[FindingKind, str]]:
     if not halves:
-        yield Kind.NOT_SENT, "no half message was stored"
+        yield FindingKind.NOT_SENT, "no half message was stored"
     yield from _audited_finals(truth, finals)
     must_be = truth.order.fate.ending is Ending.DISCARDED
     if must_be and not discarded:
-        yield Kind.NOT_DISCARDED, "its checks had no answer, but it was not discarded"
+        yield FindingKind.NOT_DISCARDED, "its checks had no answer, but it was not discarded"
     elif len(discarded) > must_be:
         text = f"discarded {len(discarded)} times, expected {int(must_be)}"
-        yield Kind.WRONGLY_DISCARDED, text
+        yield FindingKind.WRONGLY_DISCARDED, text
 
 
-def _audited_finals(truth: OrderTruth, finals: Sequence[SeenRecord]) -> Iterator[tuple[Kind, str]]:
+def _audited_finals(
+    truth: OrderTruth, finals: Sequence[SeenRecord]
+) -> Iterator[tuple[FindingKind, str]]:
     order = truth.order
     for seen in finals:
         if not truth.is_committed:
             local = truth.status or "not there"
-            yield Kind.WRONGLY_THERE, f"on {seen.topic}, but its local transaction is {local}"
+            yield (
+                FindingKind.WRONGLY_THERE,
+                f"on {seen.topic}, but its local transaction is {local}",
+            )
         elif seen.topic != order.topic:
-            yield Kind.WRONGLY_THERE, f"on {seen.topic}, but sent to {order.topic}"
+            yield FindingKind.WRONGLY_THERE, f"on {seen.topic}, but sent to {order.topic}"
         elif seen.body != order.body:
-            yield Kind.BODY_DIFFERS, f"{seen.body[:80]!r} instead of {order.body[:80]!r}"
+            yield FindingKind.BODY_DIFFERS, f"{seen.body[:80]!r} instead of {order.body[:80]!r}"
     right = sum(seen.topic == order.topic for seen in finals)
     if truth.is_committed and right == 0:
-        yield Kind.MISSING, f"committed locally, not on {order.topic}"
+        yield FindingKind.MISSING, f"committed locally, not on {order.topic}"
     elif truth.is_committed and right > 1:
-        yield Kind.DOUBLED, f"{right} times on {order.topic}"
+        yield FindingKind.DOUBLED, f"{right} times on {order.topic}"
 
 
 def collect_evidence(bootstrap_servers: str, topics: TopicNames, groups: Iterable[str]) -> Evidence:

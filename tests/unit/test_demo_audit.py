@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Message
 from tests.deciding import plain_half
 
-from checkback.demo.audit import Evidence, Kind, SeenRecord, audit
+from checkback.demo.audit import Evidence, FindingKind, SeenRecord, audit
 from checkback.demo.fates import Ending, Fate, plan_orders
 from checkback.demo.orders import OrderStatus, OrderTruth
 from checkback.protocol.records import Op
@@ -52,7 +52,7 @@ RIGHT = Evidence(
 )
 
 
-def found(evidence: Evidence) -> list[tuple[Kind, str]]:
+def found(evidence: Evidence) -> list[tuple[FindingKind, str]]:
     return [(finding.kind, finding.order_id) for finding in audit(TRUTHS, evidence)]
 
 
@@ -75,25 +75,25 @@ OTHERS = without(RIGHT.finals, PAID)
 @pytest.mark.parametrize(
     ("changes", "findings"),
     [
-        ({"finals": OTHERS}, [(Kind.MISSING, PAID)]),
-        ({"finals": [*RIGHT.finals, seen(PAID)]}, [(Kind.DOUBLED, PAID)]),
-        *(({"finals": [*RIGHT.finals, seen(one)]}, [(Kind.WRONGLY_THERE, one)])
+        ({"finals": OTHERS}, [(FindingKind.MISSING, PAID)]),
+        ({"finals": [*RIGHT.finals, seen(PAID)]}, [(FindingKind.DOUBLED, PAID)]),
+        *(({"finals": [*RIGHT.finals, seen(one)]}, [(FindingKind.WRONGLY_THERE, one)])
           for one in NOT_COMMITTED),
         ({"finals": [*OTHERS, ELSEWHERE]},
-         [(Kind.WRONGLY_THERE, PAID), (Kind.MISSING, PAID)]),
-        ({"finals": [*OTHERS, CHANGED]}, [(Kind.BODY_DIFFERS, PAID)]),
-        ({"finals": [*RIGHT.finals, STRANGER]}, [(Kind.WRONGLY_THERE, "order-9999")]),
-        ({"discarded": without(RIGHT.discarded, NEVER)}, [(Kind.NOT_DISCARDED, NEVER)]),
+         [(FindingKind.WRONGLY_THERE, PAID), (FindingKind.MISSING, PAID)]),
+        ({"finals": [*OTHERS, CHANGED]}, [(FindingKind.BODY_DIFFERS, PAID)]),
+        ({"finals": [*RIGHT.finals, STRANGER]}, [(FindingKind.WRONGLY_THERE, "order-9999")]),
+        ({"discarded": without(RIGHT.discarded, NEVER)}, [(FindingKind.NOT_DISCARDED, NEVER)]),
         ({"discarded": [*RIGHT.discarded, seen(NEVER)]},
-         [(Kind.WRONGLY_DISCARDED, NEVER)]),
+         [(FindingKind.WRONGLY_DISCARDED, NEVER)]),
         ({"discarded": [*RIGHT.discarded, seen(ROLLED_BACK)]},
-         [(Kind.WRONGLY_DISCARDED, ROLLED_BACK)]),
+         [(FindingKind.WRONGLY_DISCARDED, ROLLED_BACK)]),
         ({"halves": without(RIGHT.halves, ROLLED_BACK)},
-         [(Kind.NOT_SENT, ROLLED_BACK)]),
+         [(FindingKind.NOT_SENT, ROLLED_BACK)]),
     ],
 )  # fmt: skip
 def test_each_fault_is_found_and_nothing_else(
-    changes: dict[str, Any], findings: list[tuple[Kind, str]]
+    changes: dict[str, Any], findings: list[tuple[FindingKind, str]]
 ) -> None:
     assert found(replace(RIGHT, **changes)) == findings
 
@@ -103,7 +103,7 @@ def test_every_refused_record_is_found_with_its_reason() -> None:
 
     (finding,) = audit(TRUTHS, replace(RIGHT, refused=[refused]))
 
-    assert finding.kind is Kind.REFUSED
+    assert finding.kind is FindingKind.REFUSED
     assert "the op has no PGROUP" in finding.text
 
 

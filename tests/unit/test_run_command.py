@@ -16,7 +16,7 @@ from checkback.commands import demo
 from checkback.commands.run import REPLACE_LINE, TerminalLines, losing_lines
 from checkback.commands.shared.app import execute
 from checkback.commands.shared.output import CommandOutput
-from checkback.demo.audit import AuditFinding, Evidence, Kind
+from checkback.demo.audit import AuditFinding, Evidence, FindingKind
 from checkback.demo.report import DemoReport, fate_lines
 from checkback.demo.run import Demonstration
 from checkback.protocol.errors import OperationalError
@@ -95,7 +95,7 @@ def test_whoever_stops_reading_the_output_ends_the_job() -> None:
 
 
 GREEN = DemoReport(1, 40.0, 4, fate_lines([], Evidence()), [], [])
-MISSING = AuditFinding(Kind.MISSING, "order-0007", "committed locally, not on orders.retail")
+MISSING = AuditFinding(FindingKind.MISSING, "order-0007", "committed locally, not on orders.retail")
 
 
 @pytest.fixture(autouse=True)
