@@ -34,7 +34,7 @@ from checkback.operations.checkpoint.verify import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.settings import SinkSettings
 
@@ -258,7 +258,7 @@ def _grow_settled(settings: Settings, partitions: int) -> int:
     topic = settings.topics.settled
     admin = AdminClient(settings.connection())
     try:
-        return asked_again(lambda: _grown(admin, topic, partitions), TIMEOUT_S)
+        return retry_transient(lambda: _grown(admin, topic, partitions), TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
         raise BrokerError(
             f"{topic} can't be extended to {partitions} partitions: {said_by(error)}.",

@@ -31,7 +31,7 @@ from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
 from checkback.sinks.kafka.cluster.share_groups import isolation_of_share_groups
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
-from checkback.sinks.kafka.cluster.transient_errors import is_passing, said_by
+from checkback.sinks.kafka.cluster.transient_errors import is_transient, said_by
 
 TIMEOUT_S: Final = 20.0
 REFUSED_MAX: Final = 10_000
@@ -137,7 +137,7 @@ def _allowed(answer: Any) -> list[str]:
     try:
         return [one.name for one in answer.result(TIMEOUT_S).authorized_operations or []]
     except KafkaException as error:
-        if not is_passing(error, {KafkaError.TOPIC_AUTHORIZATION_FAILED}):
+        if not is_transient(error, {KafkaError.TOPIC_AUTHORIZATION_FAILED}):
             raise
         return []
 

@@ -43,7 +43,7 @@ from checkback.operations.topics.lag import oldest_unread_ms, read_positions, to
 from checkback.operations.transactions.pending import groups_pending
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, is_passing, said_by
+from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.native.library import native
@@ -142,7 +142,7 @@ class Doctor:
         name, half_topic = self._settings.application_id, self._settings.topics.half
         own = {"allow.auto.create.topics": False, "transactional.id": f"{name}-doctor"}
         producer = Producer({**self._connection, **own})
-        asked_again(lambda: initialise(producer, half_topic, TIMEOUT_S), TIMEOUT_S)
+        retry_transient(lambda: initialise(producer, half_topic, TIMEOUT_S), TIMEOUT_S)
         yield Diagnosis("transactional ids", Result.OK, f"{name}-* allowed")
 
     def _checkpoint(self) -> Findings:
@@ -185,7 +185,7 @@ class Doctor:
         except (KafkaException, TimeoutError) as error:
             said = f"the pipeline's position can't be looked at: {said_by(error)}"
             remedy = "Check the brokers."
-            if is_passing(error, {KafkaError.GROUP_AUTHORIZATION_FAILED}):
+            if is_transient(error, {KafkaError.GROUP_AUTHORIZATION_FAILED}):
                 said = f"the pipeline's position is not published: {said_by(error)}"
                 remedy = (
                     f"Grant READ on the group {group} if you want lag tools to see the pipeline."
@@ -220,7 +220,7 @@ class Doctor:
             )
             return asked[group].result(TIMEOUT_S).authorized_operations
 
-        allowed = asked_again(ask, TIMEOUT_S) or []
+        allowed = retry_transient(ask, TIMEOUT_S) or []
         return judge_rights(f"group {group}", ["READ"], [one.name for one in allowed])
 
     def _groups(self, store: ReadableCheckpoint) -> Findings:

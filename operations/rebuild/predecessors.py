@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.transaction.epoch import RETIRED, retire
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.settings import SinkSettings
@@ -120,7 +120,7 @@ def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
 def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
     admin = AdminClient({**connection})
     try:
-        names = asked_again(lambda: _group_names(admin), TIMEOUT_S)
+        names = retry_transient(lambda: _group_names(admin), TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
         raise BrokerError(
             f"The consumer groups can't be listed: {said_by(error)}.",

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
@@ -74,7 +74,7 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
     """
     admin = AdminClient(settings.connection())
     try:
-        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+        known = retry_transient(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
             f"The topics can't be listed: {said_by(error)}.",

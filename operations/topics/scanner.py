@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.operations.topics.position import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, is_passing, said_by
+from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.records.source_record import PlacedRecord, readable
 
@@ -101,7 +101,9 @@ class TopicScanner:
         """
         # List all topics: asking for one by name makes some brokers create it.
         with _kafka_errors("The topics can't be listed"):
-            known = asked_again(lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S)
+            known = retry_transient(
+                lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S
+            )
             found = known.topics.get(topic)
         if found is None and not may_be_hidden:
             self._require_told(topic)
@@ -166,7 +168,7 @@ class TopicScanner:
         with suppress(TimeoutError):
             failed = asked[topic].exception(2 * TIMEOUT_S)
             denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
-            if isinstance(failed, KafkaException) and is_passing(failed, denied):
+            if isinstance(failed, KafkaException) and is_transient(failed, denied):
                 raise BrokerError(
                     f"{topic} can't be read: {said_by(failed)}.",
                     remedy="`checkback acl grants --operators` prints what operators need.",
@@ -181,7 +183,7 @@ class TopicScanner:
         if from_ms is not None and numbers:
             wanted = [TopicPartition(topic, number, max(0, from_ms)) for number in numbers]
             with _kafka_errors(f"{topic} can't be searched by time"):
-                found = asked_again(lambda: self._first_since(wanted), TIMEOUT_S)
+                found = retry_transient(lambda: self._first_since(wanted), TIMEOUT_S)
             # A negative offset means that no record has so late a timestamp.
             first = {one.partition: one.offset for one in found}
             marks = {
@@ -193,7 +195,7 @@ class TopicScanner:
     def _watermarks(self, topic: str, number: int) -> tuple[int, int]:
         with _kafka_errors(f"{topic} can't be read"):
             look = partial(self._consumer.get_watermark_offsets, TopicPartition(topic, number))
-            return asked_again(partial(look, TIMEOUT_S), TIMEOUT_S)
+            return retry_transient(partial(look, TIMEOUT_S), TIMEOUT_S)
 
     def _first_since(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
         found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)

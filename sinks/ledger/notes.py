@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TransactionNames:
     """The names in records, a row for each; null where the record is gone or has no such name.
 
     Args:
@@ -48,8 +48,8 @@ class Names:
     time_ms: pa.Array
 
 
-FindNames = Callable[[int, Ints], Names]
-"""From (partition, offsets) to the names of those records, as the NotingReader would find them."""
+FindNames = Callable[[int, Ints], TransactionNames]
+"""From (partition, offsets) to the names in those records, as HeaderCollectingReader finds them."""
 
 
 @dataclass(slots=True)
@@ -77,10 +77,10 @@ class _Notes:
         if len(self.ids) == CHUNK_RECORDS:
             self._pack()
 
-    def names(self) -> Names:
+    def names(self) -> TransactionNames:
         self._pack()
         columns = zip(*self.packed, strict=True)
-        return Names(*(pa.concat_arrays(chunks) for chunks in columns))
+        return TransactionNames(*(pa.concat_arrays(chunks) for chunks in columns))
 
     def _pack(self) -> None:
         times = pa.array(self.times, pa.int64())
@@ -92,7 +92,7 @@ class _Notes:
 
 
 @dataclass(slots=True)
-class NotingReader:
+class HeaderCollectingReader:
     """A reader of one topic that notes the names in the records of one batch.
 
     Args:
@@ -105,7 +105,7 @@ class NotingReader:
     source: RecordSource
     wanted: Mapping[int, Ints]
     find_names: FindNames | None = None
-    _names: dict[int, Names] = field(default_factory=dict)
+    _names: dict[int, TransactionNames] = field(default_factory=dict)
 
     def read(self, partition: int, offsets: Ints) -> Iterator[tuple[int, PlacedRecord | None]]:
         """Yield (offset, record) for the offsets asked for, as RecordReader does."""
@@ -124,11 +124,11 @@ class NotingReader:
     def close(self) -> None:
         """Do nothing: the source is its owner's to close."""
 
-    def keep(self, partition: int, names: Names) -> None:
+    def keep(self, partition: int, names: TransactionNames) -> None:
         """Add the names that forward.c found at the wanted offsets of a partition."""
         self._names[partition] = names
 
-    def names(self, partition: int) -> Names:
+    def names(self, partition: int) -> TransactionNames:
         """Return the names of the wanted offsets of a partition; read now unless they were."""
         if partition not in self._names and self.find_names is not None:
             self.keep(partition, self.find_names(partition, self.wanted[partition]))
@@ -151,10 +151,12 @@ def _beginning(value: bytes | None) -> bytes:
     return (value or b"")[:NOTED_BYTES_MAX]
 
 
-def names_of(notes: NativeNotes) -> Names:
+def names_of(notes: NativeNotes) -> TransactionNames:
     """Return what forward.c noted of the headers NOTED_HEADERS."""
     ids, groups, topics = (_strings(_noted(notes, number)) for number in range(len(NOTED_HEADERS)))
-    return Names(ids, groups, topics, pa.array(notes.time_ms_rows, mask=~notes.has_time_rows))
+    return TransactionNames(
+        ids, groups, topics, pa.array(notes.time_ms_rows, mask=~notes.has_time_rows)
+    )
 
 
 def _noted(notes: NativeNotes, number: int) -> pa.Array:

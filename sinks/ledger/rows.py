@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
-from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
+from checkback.sinks.ledger.notes import FindNames, HeaderCollectingReader, Ints
 from checkback.sinks.partition.chunks import only_rows
 from checkback.sinks.report import BatchReport
 from checkback.state import Action, Outcome
@@ -77,7 +77,9 @@ _REASONS: Final = (
 _REASON_PLACE: Final = np.zeros(max(RefusedReason) + 1, np.int32)
 _REASON_PLACE[list(RefusedReason)] = np.arange(3, 3 + len(RefusedReason))
 
-WriteOutcomes = Callable[[Sequence[Outcome], NotingReader, NotingReader], BatchReport]
+WriteOutcomes = Callable[
+    [Sequence[Outcome], HeaderCollectingReader, HeaderCollectingReader], BatchReport
+]
 """Writes outcomes to Kafka; looks records of the half and the op topic up by these two."""
 
 
@@ -110,7 +112,7 @@ def write_noting(
     """
     decided = [_Rows.of(outcomes, of_ops=of_ops) for of_ops in (False, True)]
     noting = [
-        NotingReader(source, {one.partition: np.unique(one.record) for one in rows}, find)
+        HeaderCollectingReader(source, {one.partition: np.unique(one.record) for one in rows}, find)
         for source, rows, find in zip((halves, ops), decided, (find_names, None), strict=True)
     ]
     report = write([without_prepared(one) for one in outcomes], *noting)
@@ -191,7 +193,7 @@ class _Rows:
         now_ms = found[0][0].now_ms
         return cls(partition, now_ms, of_ops, joined("action"), half, joined("detail"), record)
 
-    def with_names(self, reader: NotingReader, batch: LedgerBatch) -> pa.RecordBatch:
+    def with_names(self, reader: HeaderCollectingReader, batch: LedgerBatch) -> pa.RecordBatch:
         """Return them as rows of the ledger; the reader noted the names."""
         names = reader.names(self.partition)
         at = pa.array(np.searchsorted(reader.wanted[self.partition], self.record))

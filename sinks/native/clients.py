@@ -29,7 +29,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class Stop(IntEnum):
+class StopReason(IntEnum):
     """The reason for which forward.c returned."""
 
     DONE = 0
@@ -161,7 +161,7 @@ class _Silence:
     offset: int = -1
     polls: int = 0
 
-    def heard_at(self, position: TopicPartition) -> None:
+    def count_silent_poll(self, position: TopicPartition) -> None:
         """Count a poll without a record at this offset.
 
         Raises:
@@ -173,18 +173,18 @@ class _Silence:
             raise silence_error(position)
 
 
-class Sending(NamedTuple):
+class SendTarget(NamedTuple):
     """The destination of finals.
 
     Args:
         to: the producer.
         decided: int64[n, 2], of the half at each offset, see plan.Lookup.
-        deal_with: called with what keeps a final from being sent; raises if the sink can't go on.
+        on_stop: called with what keeps a final from being sent; raises if the sink can't go on.
     """
 
     to: NativeSender
     decided: Ints
-    deal_with: Callable[[Stop, ForwardedCount], None]
+    on_stop: Callable[[StopReason, ForwardedCount], None]
 
 
 class NativeReader:
@@ -216,7 +216,7 @@ class NativeReader:
         partition: int,
         offsets: Ints,
         left: Bools,
-        sending: Sending | None = None,
+        sending: SendTarget | None = None,
         notes: NativeNotes | None = None,
     ) -> None:
         """Read records, send the finals of some, and note the names in them.
@@ -234,16 +234,16 @@ class NativeReader:
         progress, silence = ForwardedCount(), _Silence()
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
-                if why == Stop.SILENT:
+                if why == StopReason.SILENT:
                     position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
                     if self._is_behind_end(position):
                         return
-                    silence.heard_at(position)
-                elif why == Stop.READING_FAILED:
+                    silence.count_silent_poll(position)
+                elif why == StopReason.READING_FAILED:
                     text = progress.said.decode("utf-8", "replace") or None
                     require_passing(KafkaError(progress.code, text), self._topic, partition)
                 elif sending is not None:
-                    sending.deal_with(why, progress)
+                    sending.on_stop(why, progress)
         except BaseException:
             self._functions.reader_forget(self._address)
             raise
@@ -261,10 +261,10 @@ class NativeReader:
         partition: int,
         offsets: Ints,
         left: Bools,
-        sending: Sending | None,
+        sending: SendTarget | None,
         notes: NativeNotes | None,
         progress: ForwardedCount,
-    ) -> Stop:
+    ) -> StopReason:
         why: int = self._functions.forward(
             self._address,
             sending.to.address if sending is not None else None,
@@ -277,9 +277,9 @@ class NativeReader:
             int(POLL_S * 1_000),
             ctypes.byref(progress),
         )
-        if why == Stop.NO_MEMORY:
+        if why == StopReason.NO_MEMORY:
             raise MemoryError
-        return Stop(why)
+        return StopReason(why)
 
     def _is_behind_end(self, position: TopicPartition) -> bool:
         timeout_ms = int(POLL_S * 1_000)

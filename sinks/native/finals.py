@@ -13,7 +13,12 @@ from confluent_kafka import KafkaError
 
 from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.ledger.notes import NOTED_HEADERS, Names, NotingReader, names_of
+from checkback.sinks.ledger.notes import (
+    NOTED_HEADERS,
+    HeaderCollectingReader,
+    TransactionNames,
+    names_of,
+)
 from checkback.sinks.lookups import Lookup
 from checkback.sinks.native.clients import (
     Bools,
@@ -21,8 +26,8 @@ from checkback.sinks.native.clients import (
     Ints,
     NativeReader,
     NativeSender,
-    Sending,
-    Stop,
+    SendTarget,
+    StopReason,
     native_notes,
 )
 from checkback.sinks.native.library import Native
@@ -31,7 +36,7 @@ from checkback.state.formats.outcome import REST_UNKNOWN
 
 
 @dataclass(slots=True)
-class Forwarder:
+class NativeHalfReader:
     """Reads one topic natively; keeps its consumer and its position between calls."""
 
     connection: dict[str, Any]
@@ -62,13 +67,13 @@ class Forwarder:
             self._reader.close()
             self._reader = None
 
-    def names(self, partition: int, offsets: Ints) -> Names:
+    def names(self, partition: int, offsets: Ints) -> TransactionNames:
         """Return the names in the records; NativeReader.forward says what may be raised."""
         return self.forward(partition, offsets, np.zeros(len(offsets), dtype=bool))
 
     def forward(
-        self, partition: int, offsets: Ints, left: Bools, sending: Sending | None = None
-    ) -> Names:
+        self, partition: int, offsets: Ints, left: Bools, sending: SendTarget | None = None
+    ) -> TransactionNames:
         """Do as NativeReader.forward, and return the names in the records."""
         with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
             self.reader.forward(partition, offsets, left, sending, notes)
@@ -77,17 +82,17 @@ class Forwarder:
 
 
 @dataclass(slots=True)
-class Forwarding:
+class NativeFinals:
     """Sends finals in one transaction.
 
     Args:
         noting: takes, for the ledger, the names of all records of the partitions that are read.
     """
 
-    forwarder: Forwarder
+    forwarder: NativeHalfReader
     producer: MarkedProducer
     sender: NativeSender
-    noting: NotingReader | None = None
+    noting: HeaderCollectingReader | None = None
 
     def forward(self, lookup: Lookup, find_topic: FindTopic) -> Bools:
         """Send the finals of committed halves, and return which of them are left to do.
@@ -100,11 +105,11 @@ class Forwarding:
             RejectedOutputError, ProducerLostError: as MarkedProducer.send.
         """
 
-        def deal_with(why: Stop, progress: ForwardedCount) -> None:
+        def on_stop(why: StopReason, progress: ForwardedCount) -> None:
             match why:
-                case Stop.FULL:
+                case StopReason.FULL:
                     self.producer.make_room()
-                case Stop.TOPIC_UNKNOWN:
+                case StopReason.TOPIC_UNKNOWN:
                     name = progress.said
                     self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
                 case _:
@@ -113,7 +118,7 @@ class Forwarding:
         partition, offsets = lookup.partition, lookup.offset
         if self.noting is None:
             left = np.ones(len(offsets), dtype=bool)
-            sending = Sending(self.sender, lookup.identity, deal_with)
+            sending = SendTarget(self.sender, lookup.identity, on_stop)
             self.forwarder.reader.forward(partition, offsets, left, sending)
             return left
         every = self.noting.wanted[partition]
@@ -121,6 +126,6 @@ class Forwarding:
         left = is_asked.copy()
         decided = np.full((len(every), 2), REST_UNKNOWN, np.int64)
         decided[is_asked] = lookup.identity
-        sending = Sending(self.sender, decided, deal_with)
+        sending = SendTarget(self.sender, decided, on_stop)
         self.noting.keep(partition, self.forwarder.forward(partition, every, left, sending))
         return left[is_asked]

@@ -135,7 +135,7 @@ def native() -> Native | None:
     except (OSError, AttributeError):
         return None
     found = Native(functions, _file(), _header_names())
-    return found if _is_told_of_clients(found) else None
+    return found if _knows_clients(found) else None
 
 
 @cache
@@ -173,7 +173,7 @@ def _header_names() -> HeaderNames:
     return HeaderNames(ended, *(name.encode() for name in single))
 
 
-def _is_told_of_clients(found: Native) -> bool:
+def _knows_clients(found: Native) -> bool:
     """Return whether this librdkafka loads plugins: try it with a client that has no brokers."""
     try:
         Producer({**found.client_settings, "log_level": 0})

@@ -24,7 +24,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.lookups import Lookup, half_lookups, op_lookups
-from checkback.sinks.native.finals import Forwarding
+from checkback.sinks.native.finals import NativeFinals
 from checkback.sinks.partition.rejections import KnownRejections
 from checkback.sinks.records.router import Refusal, Router, as_target, group_of
 from checkback.sinks.records.sink_record import NOW, SinkRecord
@@ -85,7 +85,7 @@ class BatchOutputs:
     flush: Callable[[], None]
     report: BatchReport
     now_ms: int
-    forwarding: Forwarding | None = None
+    forwarding: NativeFinals | None = None
     _names: TopicNames = field(init=False)
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)

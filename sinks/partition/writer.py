@@ -25,9 +25,9 @@ from checkback.sinks.kafka.transaction.errors import (
 )
 from checkback.sinks.kafka.transaction.marker import Marker
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.ledger.notes import NotingReader
+from checkback.sinks.ledger.notes import HeaderCollectingReader
 from checkback.sinks.native.clients import native_sender
-from checkback.sinks.native.finals import Forwarder, Forwarding
+from checkback.sinks.native.finals import NativeFinals, NativeHalfReader
 from checkback.sinks.partition.chunks import Step, Steps
 from checkback.sinks.partition.records_to_send import BatchOutputs
 from checkback.sinks.partition.rejections import KnownRejections
@@ -60,7 +60,7 @@ class BatchWriter:
     halves: RecordSource
     ops: RecordSource
     directory: TopicDirectory
-    forwarder: Forwarder | None = None
+    forwarder: NativeHalfReader | None = None
     is_native: bool = True
     _producer: MarkedProducer | None = None
     _known: KnownRejections = field(default_factory=KnownRejections)
@@ -169,7 +169,7 @@ class BatchWriter:
     @contextmanager
     def _forwarding(
         self, producer: MarkedProducer, report: BatchReport
-    ) -> Iterator[Forwarding | None]:
+    ) -> Iterator[NativeFinals | None]:
         # Kafka does not say which of the forwarded finals it rejected: only the commit fails. The
         # next try sends them in Python, and learns which they were.
         if (
@@ -182,9 +182,9 @@ class BatchWriter:
                 report.counts["native_fallbacks"] += 1
             yield None
             return
-        noting = self.halves if isinstance(self.halves, NotingReader) else None
+        noting = self.halves if isinstance(self.halves, HeaderCollectingReader) else None
         with native_sender(self.forwarder.native, producer.client) as sender:
-            yield Forwarding(self.forwarder, producer, sender, noting)
+            yield NativeFinals(self.forwarder, producer, sender, noting)
 
     def _open_ms(self) -> int:
         begun_s = self._begun_s

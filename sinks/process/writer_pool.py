@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader
-from checkback.sinks.ledger.notes import NotingReader
+from checkback.sinks.ledger.notes import HeaderCollectingReader
 from checkback.sinks.ledger.rows import LedgerBatch, packed, write_noting
-from checkback.sinks.native.finals import Forwarder
+from checkback.sinks.native.finals import NativeHalfReader
 from checkback.sinks.native.library import native
 from checkback.sinks.partition.writer import BatchWriter
 from checkback.sinks.report import BatchReport
@@ -47,7 +47,7 @@ class Writers:
 
     _writers: dict[tuple[str, int, int], BatchWriter] = field(default_factory=dict)
     _readers: dict[tuple[str, str], RecordReader] = field(default_factory=dict)
-    _forwarders: dict[str, Forwarder] = field(default_factory=dict)
+    _forwarders: dict[str, NativeHalfReader] = field(default_factory=dict)
     _directories: dict[str, TopicDirectory] = field(default_factory=dict)
 
     def write(self, request: WriteRequest) -> WriteAnswer:
@@ -55,7 +55,7 @@ class Writers:
         try:
             return self._write(request)
         finally:
-            readers: list[RecordReader | Forwarder] = [*self._readers.values()]
+            readers: list[RecordReader | NativeHalfReader] = [*self._readers.values()]
             for reader in (*readers, *self._forwarders.values()):
                 reader.rest()
 
@@ -74,7 +74,9 @@ class Writers:
     ) -> WriteAnswer:
         settings = request.settings
 
-        def write(decided: Sequence[Outcome], half: NotingReader, op: NotingReader) -> BatchReport:
+        def write(
+            decided: Sequence[Outcome], half: HeaderCollectingReader, op: HeaderCollectingReader
+        ) -> BatchReport:
             writer.halves, writer.ops = half, op
             return writer.write(decided, request.batch_id)
 
@@ -105,12 +107,13 @@ class Writers:
             (settings.query_id, topic), RecordReader(dict(settings.connection), topic)
         )
 
-    def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
+    def _forwarder(self, settings: SinkSettings) -> NativeHalfReader | None:
         found = native() if settings.pipeline.native_sink else None
         if found is None:
             return None
         return self._forwarders.setdefault(
-            settings.query_id, Forwarder(dict(settings.connection), settings.topics.half, found)
+            settings.query_id,
+            NativeHalfReader(dict(settings.connection), settings.topics.half, found),
         )
 
     def _directory(self, settings: SinkSettings) -> TopicDirectory:

@@ -15,7 +15,7 @@ from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.security.access_control import RULES_LENGTH_MAX
-from checkback.sinks.kafka.cluster.transient_errors import PASSING, asked_again, is_passing
+from checkback.sinks.kafka.cluster.transient_errors import PASSING, is_transient, retry_transient
 from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.kafka.transaction.errors import cause_of
 
@@ -171,11 +171,13 @@ class TopicRules:
     def _opened(self) -> Consumer:
         consumer = Consumer({**self.connection, **READER})
         try:
-            partitions = asked_again(lambda: self._partitions(consumer), MADE_S, pause=self.pause)
+            partitions = retry_transient(
+                lambda: self._partitions(consumer), MADE_S, pause=self.pause
+            )
             said = f"{partitions} partitions"
         except KafkaException as error:
             consumer.close()
-            if not is_passing(error, {KafkaError.UNKNOWN_TOPIC_OR_PART}):
+            if not is_transient(error, {KafkaError.UNKNOWN_TOPIC_OR_PART}):
                 raise
             partitions, said = 0, cause_of(error).str()
         if partitions != 1:
@@ -192,7 +194,7 @@ class TopicRules:
 
     def _unread(self, error: KafkaException) -> BrokerError | ConfigurationError:
         """Return the error of a topic that can't be read, or of brokers that do not answer."""
-        if not is_passing(error, SILENCE):
+        if not is_transient(error, SILENCE):
             return self._unreadable(cause_of(error).str())
         return BrokerError(
             f"The access rules on the topic {self.topic} can't be read: {cause_of(error).str()}.",

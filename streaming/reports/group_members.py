@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.transient_errors import (
     COORDINATOR_MOVES,
-    asked_again,
-    is_passing,
+    is_transient,
+    retry_transient,
 )
 
 TIMEOUT_S: Final = 10.0
@@ -39,7 +39,7 @@ def live_members(admin: AdminClient, check_topic: str) -> int | None:
     Raises:
         KafkaException: the brokers do not answer.
     """
-    return asked_again(lambda: listed_members(admin, check_topic), TIMEOUT_S)
+    return retry_transient(lambda: listed_members(admin, check_topic), TIMEOUT_S)
 
 
 def groups_without_members(
@@ -75,7 +75,7 @@ def _is_empty(admin: AdminClient, check_topic: str) -> bool:
     try:
         return listed_members(admin, check_topic) == 0
     except KafkaException as error:
-        if is_passing(error, COORDINATOR_MOVES):
+        if is_transient(error, COORDINATOR_MOVES):
             return False
         raise
 

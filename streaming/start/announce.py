@@ -13,7 +13,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import STATUS_KEY, PipelineStatus
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.records.sink_record import sent_headers
 
@@ -36,7 +36,7 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
     # All topics: asking for one by name makes some brokers create it.
     admin = AdminClient(connection)
     try:
-        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+        known = retry_transient(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
             f"The topics can't be listed: {said_by(error)}.", remedy="Check the brokers."

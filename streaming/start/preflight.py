@@ -29,7 +29,12 @@ from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS, TopicPlan, breaking_configs, plan_topics
 from checkback.sinks.kafka.cluster.topic_directory import LASTING_ERRORS
-from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S, asked_again, is_passing, said_by
+from checkback.sinks.kafka.cluster.transient_errors import (
+    PAUSE_S,
+    is_transient,
+    retry_transient,
+    said_by,
+)
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
 from checkback.sinks.settings import SinkSettings
@@ -123,7 +128,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     names = settings.topics
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:
-        cluster_id = asked_again(lambda: _cluster_id(admin), TIMEOUT_S)
+        cluster_id = retry_transient(lambda: _cluster_id(admin), TIMEOUT_S)
         found = _describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
@@ -303,7 +308,7 @@ def _described(
             description = future.result(2 * TIMEOUT_S)
         except KafkaException as error:
             unseen[name] = cause_of(error)
-            if not is_passing(error):
+            if not is_transient(error):
                 raise _missing(unseen) from error
         else:
             facts[name] = DescribedTopic(str(description.topic_id), len(description.partitions))
@@ -366,7 +371,7 @@ def _require_configs(settings: Settings, admin: AdminClient) -> int | None:
         if not breaking:
             continue
         try:
-            found = asked_again(partial(_configs_of, admin, plan.name), TIMEOUT_S)
+            found = retry_transient(partial(_configs_of, admin, plan.name), TIMEOUT_S)
         except KafkaException as error:
             if cause_of(error).code() not in LASTING_ERRORS:
                 raise
@@ -410,7 +415,7 @@ def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> in
     try:
         # A topic that was made a moment ago has no leader yet.
         ranges = [
-            asked_again(partial(consumer.get_watermark_offsets, place, TIMEOUT_S), TIMEOUT_S)
+            retry_transient(partial(consumer.get_watermark_offsets, place, TIMEOUT_S), TIMEOUT_S)
             for place in places
         ]
     finally:

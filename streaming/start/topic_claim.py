@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
-from checkback.sinks.kafka.cluster.transient_errors import asked_again
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient
 from checkback.sinks.kafka.read.record_reader import next_record
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.records.source_record import readable_headers
@@ -273,7 +273,7 @@ def _records(
     )
     try:
         look = partial(consumer.get_watermark_offsets, partition, timeout_s)
-        first, end = asked_again(look, timeout_s)
+        first, end = retry_transient(look, timeout_s)
         if first == end or first <= gone < end:
             return
         consumer.assign([TopicPartition(partition.topic, 0, first)])

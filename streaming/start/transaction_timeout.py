@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.sinks.kafka.cluster.transient_errors import asked_again
+from checkback.sinks.kafka.cluster.transient_errors import retry_transient
 
 LEAST_MS: Final = 60_000
 TIMES_A_BATCH: Final = 10
@@ -80,7 +80,7 @@ def broker_limit_ms(admin: AdminClient) -> int | None:
     This user may not be allowed to see it. A broker that has just died is still among those that
     the others name.
     """
-    nodes = asked_again(lambda: _nodes(admin), REQUEST_TIMEOUT_S)
+    nodes = retry_transient(lambda: _nodes(admin), REQUEST_TIMEOUT_S)
     resources = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]
     asked = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     return min(

@@ -16,7 +16,7 @@ from checkback.protocol.records import half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader
-from checkback.sinks.native.finals import Forwarder
+from checkback.sinks.native.finals import NativeHalfReader
 from checkback.sinks.native.library import native
 from checkback.sinks.partition.writer import BatchWriter
 from checkback.sinks.settings import SinkSettings
@@ -58,12 +58,12 @@ class World:
         self.writers.append(writer)
         return writer
 
-    def _forwarder(self) -> Forwarder | None:
+    def _forwarder(self) -> NativeHalfReader | None:
         if not self.settings.pipeline.native_sink:
             return None
         found = native()
         assert found is not None
-        return Forwarder(dict(self.settings.connection), self.names.half, found)
+        return NativeHalfReader(dict(self.settings.connection), self.names.half, found)
 
     def close(self) -> None:
         for writer in self.writers:

@@ -9,19 +9,19 @@ import pyarrow as pa
 from tests.integration.forwarded import REAL_TOPIC, odd_halves, random_halves, send
 from tests.integration.sinking import World, ids_of_halves, of_halves, outcome
 
-from checkback.sinks.ledger.notes import Names, NotingReader
+from checkback.sinks.ledger.notes import HeaderCollectingReader, TransactionNames
 from checkback.sinks.ledger.rows import unpacked
 from checkback.sinks.process.writer_pool import WriteRequest, Writers
 from checkback.state import Action
 
 
-def noted(world: World, wanted: list[int], *, native_sink: bool) -> Names:
+def noted(world: World, wanted: list[int], *, native_sink: bool) -> TransactionNames:
     """Whom records of the half topic speak of, found either way."""
     pipeline = replace(world.settings.pipeline, native_sink=native_sink)
     writer = World(replace(world.settings, pipeline=pipeline), world.real).writer()
     find = None if writer.forwarder is None else writer.forwarder.names
     assert (find is not None) == native_sink
-    reader = NotingReader(writer.halves, {0: np.array(wanted, np.int64)}, find)
+    reader = HeaderCollectingReader(writer.halves, {0: np.array(wanted, np.int64)}, find)
     names = reader.names(0)
     writer.halves.close()
     if writer.forwarder is not None:

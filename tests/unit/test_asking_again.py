@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from checkback.sinks.kafka.cluster.transient_errors import (
     PASSING,
     PAUSE_S,
-    asked_again,
-    is_passing,
+    is_transient,
+    retry_transient,
     said_by,
 )
 
@@ -27,7 +27,7 @@ class Brokers:
         return 7
 
     def asked(self, retry_s: float = 60) -> int:
-        return asked_again(self.ask, retry_s, pause=self.pauses.append)
+        return retry_transient(self.ask, retry_s, pause=self.pauses.append)
 
 
 @pytest.mark.parametrize("code", sorted(PASSING))
@@ -51,7 +51,7 @@ def test_what_does_not_pass_or_took_too_long_is_raised(code: int, retry_s: float
 
 
 def test_a_future_that_was_not_answered_says_so() -> None:
-    assert not is_passing(TimeoutError())
+    assert not is_transient(TimeoutError())
     assert said_by(TimeoutError()) == "no answer in time"
     assert said_by(KafkaException(KafkaError(KafkaError._TIMED_OUT))) == "no answer in time"
     assert "coordinator" in said_by(KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)))

@@ -57,12 +57,12 @@ _OF_CONNECTION: Final = {
 """Codes of passing states that librdkafka itself notices, without an answer of a broker."""
 
 
-def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
+def is_transient(error: BaseException, codes: Collection[int] = PASSING) -> bool:
     """Return whether what was raised is a state that passes by itself."""
     return isinstance(error, KafkaException) and cause_of(error).code() in codes
 
 
-def asked_again(
+def retry_transient(
     ask: Callable[[], Result],
     retry_s: float,
     pause: Callable[[float], object] = time.sleep,
@@ -83,7 +83,7 @@ def asked_again(
         try:
             return ask()
         except KafkaException as error:
-            if not is_passing(error) or time.monotonic() >= until_s:
+            if not is_transient(error) or time.monotonic() >= until_s:
                 raise
         pause(PAUSE_S)
 

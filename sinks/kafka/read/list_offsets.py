@@ -13,7 +13,7 @@ from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.cluster.transient_errors import (
     LEADER_MOVES,
     PAUSE_S,
-    is_passing,
+    is_transient,
     renew_metadata,
     said_by,
 )
@@ -68,8 +68,8 @@ def listed_offsets(
                 found[place] = int(answer.result(2 * timeout_s).offset)
             except (KafkaException, TimeoutError) as error:
                 is_late = time.monotonic() >= until_s
-                may_be_new = is_first and is_passing(error, {KafkaError._UNKNOWN_PARTITION})
-                if not may_be_new and (is_late or not is_passing(error, UNKNOWN_YET)):
+                may_be_new = is_first and is_transient(error, {KafkaError._UNKNOWN_PARTITION})
+                if not may_be_new and (is_late or not is_transient(error, UNKNOWN_YET)):
                     raise _explained(error, place) from error
                 left.append(place)
         is_first = False

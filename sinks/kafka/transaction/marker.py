@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks.kafka.cluster.transient_errors import COORDINATOR_MOVES, is_passing
+from checkback.sinks.kafka.cluster.transient_errors import COORDINATOR_MOVES, is_transient
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.settings import SinkSettings
 
@@ -151,7 +151,7 @@ def committed_offsets(
         try:
             return _committed(consumer, wanted, max(1.0, until_s - time.monotonic()))
         except KafkaException as error:
-            if not is_passing(error, UNREAD) or time.monotonic() > until_s:
+            if not is_transient(error, UNREAD) or time.monotonic() > until_s:
                 raise
             time.sleep(COORDINATOR_PAUSE_S)
 
