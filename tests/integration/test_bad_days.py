@@ -54,38 +54,6 @@ def commit(topics: Topics, name: str, partition: int = 0) -> None:
     topics.send_op(at, name, COMMIT)
 
 
-@pytest.mark.nightly  # tests/integration/test_fencing.py has each step, without a job
-def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path, shared_jvm: SharedJvm) -> None:
-    """First two checkpoints over empty topics at the same moment, then one checkpoint twice."""
-    real = f"{topics.prefix}orders"
-    both = [
-        make(topics.settings(tmp_path / f"checkpoint-{name}"), tmp_path / name) for name in "ab"
-    ]
-    topics.create(both[0].settings, [real], ["g"])
-    for number in range(20):
-        commit(topics, f"early-{number:02}", number % 2)
-    with both[0], both[1]:
-        wait_until(lambda: any(not one.is_alive for one in both), 120, "one of two refused")
-        refused = next(one for one in both if not one.is_alive)
-        older = next(one for one in both if one is not refused)
-        assert refused.wait() == REFUSED
-        assert error_of(refused)["fields"]["claimed_by"] == older.settings.checkpoint
-        older.wait_for("started")
-
-        with shared_jvm.pipeline(older.settings, tmp_path / "younger") as younger:
-            younger.wait_for("started")
-            for number in range(20):
-                commit(topics, f"later-{number:02}", number % 2)
-            assert older.wait(120) == REFUSED
-            assert error_of(older)["kind"] == "FencedError"
-            wait_until(lambda: len(topics.bodies(real)) >= 40, what="all finals")
-            assert younger.terminate() == 0
-
-    assert topics.bodies(real) == [
-        f"{when}-{number:02}" for when in ("early", "later") for number in range(20)
-    ]
-
-
 ALL_ELSE: dict[str, Any] = {
     "transaction_timeout_ms": 600_000,
     "check_interval_ms": 1,

@@ -231,15 +231,6 @@ def test_all_that_is_pending_is_listed(stage: Stage, monkeypatch: pytest.MonkeyP
     assert [row["half_time_ms"] for row in rows] == sorted(row["half_time_ms"] for row in rows)
 
 
-def test_lag_grows_while_the_pipeline_stands_still(stage: Stage) -> None:
-    before = stage.lag()
-
-    stage.half("sent-meanwhile", 2)
-    stage.half("asked-later", 3)
-
-    assert stage.lag() == before + 2
-
-
 @pytest.mark.parametrize("is_killed_inside_spark", [False, True])
 def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
     stage: Stage, spark: SparkSession, tmp_path: Path, is_killed_inside_spark: bool

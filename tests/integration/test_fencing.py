@@ -19,9 +19,8 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader
-from checkback.sinks.kafka.transaction.epoch import EpochWatch, begin_epoch, retire
+from checkback.sinks.kafka.transaction.epoch import EpochWatch, begin_epoch
 from checkback.sinks.kafka.transaction.errors import ProducerLostError
-from checkback.sinks.kafka.transaction.marker import MarkerStore
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.partition.writer import BatchWriter
 from checkback.sinks.records.sink_record import SinkRecord
@@ -112,36 +111,6 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
 
     # The broker looks once a second which transactions are past their timeout.
     assert time.monotonic() - started_s < TIMEOUT_MS / 1_000 + 10
-
-
-def test_sessions_begin_where_the_markers_are(sink: SinkSettings) -> None:
-    begin_epoch(sink, 1, (), 5)
-    begin_epoch(sink, PARTITIONS, (0,), 9)
-
-    store = MarkerStore(sink)
-    found = store.read([0, 1])
-    store.close()
-
-    assert [(found[number].next_batch, found[number].epoch) for number in (0, 1)] == [
-        (5, 2),
-        (9, 2),
-    ]
-
-
-def test_a_marker_that_vanishes_during_the_start_is_not_made_anew(sink: SinkSettings) -> None:
-    with pytest.raises(CheckpointError, match="vanished"):
-        begin_epoch(sink, PARTITIONS, (0, 1), 5)
-
-
-def test_nobody_writes_over_a_checkpoint_that_was_replaced(sink: SinkSettings) -> None:
-    running = begin_epoch(sink, PARTITIONS, (), 0)
-
-    retire(sink, PARTITIONS)
-
-    with pytest.raises(FencedError):
-        MarkedProducer(running, 0)
-    with pytest.raises(CheckpointError, match="replaced"):
-        begin_epoch(sink, PARTITIONS, (0, 1), 0)
 
 
 @pytest.fixture

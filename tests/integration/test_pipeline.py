@@ -6,9 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from bench.runs.batches import event_log_settings
-from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.properties import text_value
@@ -134,41 +133,3 @@ def most_tasks_of_a_stage(log: Path) -> int:
         for event in events
         if event["Event"] == "SparkListenerStageCompleted"
     )
-
-
-@pytest.mark.nightly  # tests/crash kills at each point; here at none in particular
-def test_killed_at_any_moment_every_committed_half_is_final_once(
-    topics: Topics, tmp_path: Path
-) -> None:
-    settings = topics.settings(
-        tmp_path / "checkpoint", transaction_timeout_ms=60_000, batch_events_max=150
-    )
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
-    expected = []
-    pipeline = Pipeline(settings, tmp_path)
-    for round_number, alive_s in enumerate((0.3, 0.9, 1.7)):
-        pipeline.start()
-        pipeline.wait_for("started")
-        for number in range(120):
-            name = f"{round_number}-{number:03}"
-            at = topics.send_half(name.encode(), real, partition=number % 2)
-            topics.send_op(at, name, COMMIT if number % 5 else ROLLBACK)
-            if number % 5:
-                expected.append(name)
-        _sleep_of_a_victim(alive_s)
-        pipeline.kill(driver_only=round_number == 1)
-
-    with pipeline:
-        pipeline.wait_for("started")
-        wait_until(lambda: len(topics.bodies(real)) >= len(expected), what="all finals")
-        assert pipeline.terminate() == 0
-
-    assert topics.bodies(real) == sorted(expected)
-
-
-def _sleep_of_a_victim(seconds: float) -> None:
-    """Let the job run into the middle of something: here the moment is the test's input."""
-    import time
-
-    time.sleep(seconds)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,9 +12,6 @@ from tests.integration.bad_records import admin, bodies, refused
 from tests.integration.sinking import World, commits, make_world, outcome
 
 from checkback.sinks.kafka.cluster import topic_directory as real_topics
-from checkback.sinks.kafka.transaction.hanging import short_topics
-from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.partition import writer as sinks_writer
 from checkback.state import Action
 from checkback.testing.broker import Cluster
 from checkback.testing.waiting import wait_until
@@ -37,14 +31,6 @@ def spread(cluster: Cluster, unique: str) -> Iterator[World]:
     made = make_world(cluster.bootstrap_servers, unique, replicas=3)
     yield made
     made.close()
-
-
-def told_by_the_wait(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that takes each line of a sink that waits for replicas."""
-    lines: list[str] = []
-    logger = logging.getLogger("checkback.sinks.kafka.transaction.hanging")
-    monkeypatch.setattr(logger, "handle", lambda record: lines.append(record.getMessage()))
-    return lines
 
 
 @pytest.fixture
@@ -110,38 +96,3 @@ def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
     writer.directory.forget_all()
     writer.write([commits(1, 3)], 1)
     assert [bodies(spread, topic) for topic in (lone, narrow)] == [[b"later"], [b"later"]]
-
-
-@pytest.mark.nightly  # tests/crash/test_crash_points.py kills a broker in mid-transaction, too
-def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_waited_for(
-    spread: World, cluster: Cluster, lone: str, narrow: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick = partial(MarkedProducer, init_timeout_s=10)
-    monkeypatch.setattr(sinks_writer, "MarkedProducer", quick)
-    spread.halves([b"first", b"second"], real=lone)
-    spread.halves([b"first", b"second"], real=narrow)
-    spread.halves([b"healthy"])
-    writer = spread.writer()
-    writer.write([commits(0, 2)], 0)
-    monkeypatch.setattr(real_topics, "KEPT_S", 3600)  # it does not see that they become short
-    lines = told_by_the_wait(monkeypatch)
-
-    def names_both(line: str) -> bool:
-        shortages = ("has no leader", "has 1 of the 2 replicas in sync")
-        told = zip((lone, narrow), shortages, strict=True)
-        return all(f"{topic} (partition 0 {shortage}" in line for topic, shortage in told)
-
-    with ThreadPoolExecutor(1) as pool:
-        with broker_killed(cluster, spread, lone, narrow):
-            written = pool.submit(writer.write, [commits(1, 3, 4)], 1)
-            # The brokers that are left need not learn of both topics at once.
-            wait_until(lambda: any(map(names_both, lines)) or written.done(), 180)
-            assert not written.done()
-            short = {one.topic: one.shortage for one in short_topics(spread.settings, 1)}
-        report = written.result(120)
-
-    assert short.keys() == {lone, narrow}
-    assert report.counts["finals"] == 3
-    for topic in (lone, narrow):
-        assert bodies(spread, topic) == [b"first", b"second"]
-    assert bodies(spread, spread.real) == [b"healthy"]

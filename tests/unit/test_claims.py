@@ -44,11 +44,6 @@ def claim_in(name: str, value: bytes | None) -> Claim | None:
     return Claim.from_record(record)
 
 
-def test_a_claim_is_read_as_it_was_written() -> None:
-    assert claim_in(HEADER, CLAIM.to_header()) == CLAIM
-    assert claim_in("TAGS", CLAIM.to_header()) is None
-
-
 @pytest.mark.parametrize(
     "said", [b"", b"{", b"[]", b"7", b"null", b"{}", b"\xff", b"[" * 200_000, b'{"id": 1}', None]
 )

@@ -108,15 +108,6 @@ def test_a_stop_ends_its_sleep() -> None:
     assert watch.watched[-1] == {"closed": {}}
 
 
-def test_how_long_the_last_two_batches_were_held_is_known() -> None:
-    one = idling(FakeWatch("w", {}, record_at=1))
-
-    one.hold(NOTHING)
-
-    assert one.held_ms_of(7) >= 0
-    assert one.held_ms_of(3) == 0
-
-
 class Waits(Event):
     """Takes waits down in a clock that goes on by them."""
 
@@ -173,10 +164,3 @@ def test_a_batch_that_took_longer_than_the_interval_is_let_go_at_once() -> None:
     idling.hold(SOMETHING)
 
     assert waits.steady_s == 7.0
-
-
-def test_a_stop_ends_the_wait_for_the_interval() -> None:
-    waits = Event()
-    waits.set()
-
-    Idling(FakeWatch("w", {}), waits, lambda: None, 3_600.0, lambda: 0).hold(SOMETHING)

@@ -54,10 +54,6 @@ def show(*arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
     return shown
 
 
-def test_nothing_set_gives_the_defaults() -> None:
-    assert load_settings(None, {}, {}) == Settings()
-
-
 def test_file_then_environment_then_flags(config: Path) -> None:
     env = {"CHECKBACK_CHECK_INTERVAL_MS": "2000", "CHECKBACK_CHECK_MAX": "4"}
 
@@ -182,24 +178,6 @@ def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
     assert load_settings(None, {variable: "tcp://10.0.0.1:80"}, {}) == Settings()
 
 
-@pytest.mark.parametrize("service", ["", "KAFKA_", "KAFKA_BOOTSTRAP_", "METRICS_", "SPARK_UI_"])
-def test_the_address_of_no_service_on_kubernetes_is_a_setting(service: str) -> None:
-    """The variables of a service checkback-kafka-bootstrap, as every pod beside it has them."""
-    stem = f"CHECKBACK_{service}"
-    found = {
-        f"{stem}SERVICE_HOST": "10.0.0.1",
-        f"{stem}SERVICE_PORT": "9092",
-        f"{stem}SERVICE_PORT_TCP_CLIENTS": "9092",
-        f"{stem}PORT": "tcp://10.0.0.1:9092",
-        f"{stem}PORT_9092_TCP": "tcp://10.0.0.1:9092",
-        f"{stem}PORT_9092_TCP_PROTO": "tcp",
-        f"{stem}PORT_9092_TCP_PORT": "9092",
-        f"{stem}PORT_9092_TCP_ADDR": "10.0.0.1",
-    }
-
-    assert load_settings(None, found, {}) == Settings()
-
-
 def test_a_port_is_a_setting_and_one_that_is_misspelled_is_refused() -> None:
     assert load_settings(None, {"CHECKBACK_METRICS_PORT": "9404"}, {}).metrics_port == 9404
     with pytest.raises(ConfigurationError, match="metric_port"):
@@ -266,11 +244,6 @@ def test_a_flag_of_a_family_must_be_a_pair() -> None:
     assert isinstance(ran.exception, ConfigurationError)
     assert "--kafka takes KEY=VALUE" in str(ran.exception)
     assert "secret-alone" not in str(ran.exception)
-
-
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,4]", "yarn"])
-def test_masters_that_spark_takes(master: str) -> None:
-    assert Settings(master=master).master == master
 
 
 @pytest.mark.parametrize(
@@ -345,11 +318,6 @@ def test_a_member_that_holds_a_secret_is_masked(key: str) -> None:
     settings = Settings(kafka={key: "hunter2"}, spark={key: "hunter2"})
 
     assert "hunter2" not in f"{settings.masked()} {settings!r}"
-
-
-def test_an_order_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="order"):
-        Settings(order="time")
 
 
 @pytest.mark.parametrize("one", [one for one in fields(Settings) if one.name.endswith("_ms")])

@@ -137,17 +137,6 @@ def test_a_topic_is_looked_at_once_until_its_knowledge_is_old() -> None:
     assert cluster.described == ["a", "b", "a", "b"]
 
 
-def test_a_topic_that_was_deleted_is_found_missing_when_knowledge_is_old() -> None:
-    cluster, clock = Cluster({"a": {}}), Clock()
-    directory = directory_of(cluster, clock)
-    directory.find("a")
-    del cluster.topics["a"]
-    clock.now_s = KEPT_S
-    directory.allow_refresh()
-
-    assert directory.find("a") is None
-
-
 def test_brokers_that_do_not_answer_leave_old_knowledge_as_it_is() -> None:
     cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}), Clock()
     directory = directory_of(cluster, clock)
@@ -188,17 +177,6 @@ def test_a_controller_that_has_died_is_replaced_before_settings_are_asked_for_ag
 
     assert found_in(cluster, clock) == KnownTopic(1, 1_000)
     assert clock.now_s == SETTINGS_PAUSE_S
-
-
-def test_settings_that_are_known_are_not_waited_for() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}), Clock()
-    directory = directory_of(cluster, clock)
-    directory.find("a")
-    clock.now_s, cluster.silent_looks = KEPT_S, 1
-    directory.allow_refresh()
-
-    assert directory.find("a") == KnownTopic(1, 1_000)
-    assert (clock.now_s, cluster.silent_looks) == (KEPT_S, 0)
 
 
 def test_no_limit_is_made_up_for_a_topic_that_no_broker_tells_of() -> None:
@@ -338,32 +316,6 @@ def test_a_topic_that_stays_short_is_waited_for_once() -> None:
     found = directory.find("a")
     assert found is not None
     assert not found.shortage
-
-
-def test_a_task_waits_for_all_its_short_topics_no_longer_than_for_one() -> None:
-    names = [f"t{number}" for number in range(20)]
-    short = {name: Placed(leader=-1) for name in names}
-    cluster, clock = Cluster({name: {} for name in names}, placed=short), Clock()
-    directory = directory_of(cluster, clock)
-
-    directory.allow_refresh()
-    assert all(found.shortage for name in names if (found := directory.find(name)))
-
-    assert clock.now_s == SHORTAGE_WAIT_S
-
-
-def test_a_topic_that_was_whole_in_between_is_waited_for_again() -> None:
-    cluster, clock = Cluster({"a": {}}, placed={"a": Placed(leader=-1)}), Clock()
-    directory = directory_of(cluster, clock)
-    directory.find("a")
-    for placed in (Placed(), Placed(leader=-1)):
-        cluster.placed["a"] = placed
-        clock.now_s += KEPT_S
-        directory.allow_refresh()
-        begun_s = clock.now_s
-        directory.find("a")
-
-    assert clock.now_s - begun_s == SHORTAGE_WAIT_S
 
 
 def test_a_topic_that_its_broker_learns_of_a_moment_later_is_found() -> None:
