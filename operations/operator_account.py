@@ -13,7 +13,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.decision import AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner, algorithm_of
-from checkback.streaming.access.rule_source import present_rules
+from checkback.sinks.kafka.read.rule_source import present_rules
 
 _SAYS: Final = {
     Denial.NO_ACCESS_KEY: "access_key is not set",

@@ -45,9 +45,9 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
 from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.kafka.read.rule_source import present_rules
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.native.library import native
-from checkback.streaming.access.rule_source import present_rules
 from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions

@@ -55,9 +55,9 @@ from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
+from checkback.sinks.kafka.read.rule_source import present_rules
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
-from checkback.streaming.access.rule_source import present_rules
 from checkback.streaming.batch.run_batch import write_outcomes
 from checkback.streaming.job.query_failure import explain
 from checkback.streaming.pages.page_function import PageSettings

@@ -13,7 +13,7 @@ from checkback.checkpoints.own_files.earlier_terms import earlier_access
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.security import AccessControl
-from checkback.streaming.access.rule_source import LOOK_S, RuleSource, settled_rules
+from checkback.sinks.kafka.read.rule_source import LOOK_S, RuleSource, settled_rules
 from checkback.streaming.source.access_table import AccessTable
 
 SECRETS_LOOK_S: Final = 10.0

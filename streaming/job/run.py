@@ -29,12 +29,12 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.list_offsets import by_place, ends_without_transactions
+from checkback.sinks.kafka.read.rule_source import rule_source
 from checkback.sinks.kafka.transaction.epoch import EpochWatch
 from checkback.sinks.kafka.transaction.hanging import ShortTopic, short_topics
 from checkback.sinks.report import PageStatus
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
-from checkback.streaming.access.rule_source import rule_source
 from checkback.streaming.access.rules_in_force import AccessWatch
 from checkback.streaming.batch.batch_output import is_begun
 from checkback.streaming.batch.idle_wait import Idling, RecordWatch

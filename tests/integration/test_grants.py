@@ -33,7 +33,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
-from checkback.streaming.access.rule_source import TopicRules
+from checkback.sinks.kafka.read.rule_source import TopicRules
 from checkback.streaming.start.preflight import look_at_cluster
 from checkback.testing.topics import read_topic
 

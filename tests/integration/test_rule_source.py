@@ -1,4 +1,4 @@
-"""The rules of access control come from a Kafka topic: checkback.streaming.access.rule_source."""
+"""The rules of access control come from a Kafka topic: checkback.sinks.kafka.read.rule_source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checkback.deploy.topics import find_topics
 from checkback.operations.topics.append import publish_rules
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.streaming.access.rule_source import TopicRules, rule_source
+from checkback.sinks.kafka.read.rule_source import TopicRules, rule_source
 from checkback.streaming.access.rules_in_force import AccessWatch
 from checkback.testing.topics import delete_topics
 

@@ -17,9 +17,9 @@ from tests.unit.sink_stage import BARE
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
+from checkback.sinks.kafka.read.rule_source import LOOK_S, FileRules, TopicRules, present_rules
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
-from checkback.streaming.access.rule_source import LOOK_S, FileRules, TopicRules, present_rules
 from checkback.streaming.access.rules_in_force import SECRETS_LOOK_S, AccessWatch
 from checkback.streaming.batch.batch_output import is_begun
 

@@ -11,7 +11,7 @@ from tests.unit.test_access_watch import Watched
 
 from checkback.security import SignatureAlgorithm, sign
 from checkback.security.access_control import AccessControl
-from checkback.streaming.access.rule_source import LOOK_S
+from checkback.sinks.kafka.read.rule_source import LOOK_S
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
 SECTION = DOCUMENT.split("\n## Exchange secrets without a pause", 1)[1].split("\n## ", 1)[0]

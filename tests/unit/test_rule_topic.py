@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.protocol.errors import BrokerError, ConfigurationError
-from checkback.streaming.access import rule_source
-from checkback.streaming.access.rule_source import LOOK_S, TopicRules
+from checkback.sinks.kafka.read import rule_source
+from checkback.sinks.kafka.read.rule_source import LOOK_S, TopicRules
 from checkback.streaming.access.rules_in_force import AccessWatch
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
