@@ -19,6 +19,10 @@ HEAD: Final = (
     " holds a key, an id or the name of one of your topics.\n"
 )
 OF_PIPELINE: Final = "The pipeline"
+OF_RELAY: Final = "A relay"
+RELAY_HEAD: Final = """
+`checkback relay` has an endpoint of its own, with its own `metrics_port`.
+"""
 OF_CLIENT: Final = "An application's producer"
 CLIENT_HEAD: Final = """
 `checkback.client.prometheus.expose(producer)` puts them into prometheus-client's registry.
@@ -27,9 +31,11 @@ CLIENT_HEAD: Final = """
 
 def page_text() -> str:
     """Return the whole page."""
-    pipeline = [metric for metric in TABLE if not metric.of_client]
+    pipeline = [metric for metric in TABLE if not metric.of_client and not metric.of_relay]
+    relay = [metric for metric in TABLE if metric.of_relay]
     client = [metric for metric in TABLE if metric.of_client]
-    parts = [HEAD, f"## {OF_PIPELINE}\n", *_table(pipeline), f"## {OF_CLIENT}", CLIENT_HEAD]
+    parts = [HEAD, f"## {OF_PIPELINE}\n", *_table(pipeline), f"## {OF_RELAY}", RELAY_HEAD]
+    parts += [*_table(relay), f"## {OF_CLIENT}", CLIENT_HEAD]
     parts += [*_table(client), "## Labels\n", *_label_lines()]
     return "\n".join(parts) + "\n"
 

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from checkback.metrics.health import Answer, Health
+from checkback.metrics.health import Answer
 from checkback.metrics.log_lines import LEVELS
 
 LOG_LEVEL: Final = "/loglevel/"
@@ -30,6 +30,18 @@ SILENT_S_MAX: Final = 10
 Respond = Callable[..., Any]
 Body = Iterable[bytes]
 SetLevel = Callable[[str], None]
+
+
+class Probed(Protocol):
+    """What answers probes."""
+
+    def alive(self) -> Answer:
+        """Tell whether the process does not hang."""
+        ...
+
+    def ready(self) -> Answer:
+        """Tell whether it does its work."""
+        ...
 
 
 class _Handler(WSGIRequestHandler):
@@ -89,7 +101,7 @@ class Endpoint:
     """What is answered, as a WSGI application."""
 
     registry: CollectorRegistry
-    health: Health
+    health: Probed
     levels: Mapping[str, SetLevel]
 
     def __call__(self, environ: dict[str, Any], respond: Respond) -> Body:

@@ -44,6 +44,7 @@ class Metric:
     Args:
         buckets: upper bounds of a histogram's buckets, in its unit, without infinity.
         of_client: whether an application's producer has it, not the pipeline.
+        of_relay: whether a relay has it, not the job.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Metric:
     labels: tuple[Label, ...] = ()
     buckets: tuple[float, ...] = ()
     of_client: bool = False
+    of_relay: bool = False
 
 
 CHECK_OUTCOMES: Final = ("sent", "undelivered")
@@ -69,6 +71,11 @@ STAGES: Final = (
     "trigger_execution",
 )  # fmt: skip
 """Spark's stages of a micro-batch; the last is the whole batch."""
+RELAY_OUTCOMES: Final = (
+    "delivered", "early", "unreadable", "no_verdict", "half_not_held", "half_hidden", "rollback",
+    "not_accepted", "order", "real_topic", "transaction_failed",
+)  # fmt: skip
+"""What a relay makes of an op: the first three, or why it is passed to the job."""
 CLIENT_EVENTS: Final = (
     "sent", "send_failed", "send_in_doubt", "doubt_settled", "send_retried", "committed",
     "rolled_back", "unknown", "listener_failed", "op_failed", "check_received", "check_answered",
@@ -267,6 +274,63 @@ TABLE: Final = (
         (Label("version", bound="one process runs one version"),),
     ),
     Metric(
+        "checkback_relay_ops_total",
+        Kind.COUNTER,
+        "ops",
+        "What a relay made of ops: delivered, early, unreadable, or why it passed them on.",
+        (Label("outcome", RELAY_OUTCOMES),),
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_groups_total",
+        Kind.COUNTER,
+        "transactions",
+        "Kafka transactions in which a relay decided ops.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_failed_total",
+        Kind.COUNTER,
+        "transactions",
+        "Kafka transactions of a relay that failed; their ops were passed to the job.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_waiting_ops",
+        Kind.GAUGE,
+        "ops",
+        "Ops that a relay has read and not decided.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_oldest_op_age_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "How long the oldest of them has waited; 0 where none waits.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_partitions",
+        Kind.GAUGE,
+        "partitions",
+        "Partitions that a relay serves.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_memory_bytes",
+        Kind.GAUGE,
+        "bytes",
+        "What the half messages that a relay holds take, about.",
+        of_relay=True,
+    ),
+    Metric(
+        "checkback_relay_ready",
+        Kind.GAUGE,
+        "0 or 1",
+        "1 where the relay's /readyz answers 200, else 0.",
+        of_relay=True,
+    ),
+    Metric(
         "checkback_client_events_total",
         Kind.COUNTER,
         "events",
@@ -278,7 +342,8 @@ TABLE: Final = (
         of_client=True,
     ),
 )
-PIPELINE: Final = tuple(metric for metric in TABLE if not metric.of_client)
+PIPELINE: Final = tuple(one for one in TABLE if not one.of_client and not one.of_relay)
+RELAY: Final = tuple(one for one in TABLE if one.of_relay)
 
 
 def metric_of(name: str) -> Metric:

@@ -47,6 +47,7 @@ NOUNS: Final[dict[str, Noun]] = {
     ),
     "pending": Noun("checkback.commands.pending", "List what waits for a verdict."),
     "refused": Noun("checkback.commands.refused", "List refused records, and send finals again."),
+    "relay": Noun("checkback.commands.relay", "End clean, young transactions at once."),
     "run": Noun("checkback.commands.run", "Run the transaction checker."),
     "topics": Noun("checkback.commands.topics", "Create and compare the topics."),
     "tx": Noun("checkback.commands.tx", "Look at one transaction, and decide it by hand."),

@@ -88,6 +88,7 @@ class TopicDirectory:
     admin: AdminClient
     clock_s: Callable[[], float] = lambda: time.monotonic()
     pause: Callable[[float], None] = lambda seconds: time.sleep(seconds)
+    shortage_wait_s: float = SHORTAGE_WAIT_S
     _partitions: dict[str, Mapping[int, Any]] = field(default_factory=dict)
     _known: dict[str, KnownTopic] = field(default_factory=dict)
     _taught: dict[str, KnownTopic] = field(default_factory=dict)
@@ -176,7 +177,7 @@ class TopicDirectory:
     def _may_wait_for(self, topic: str) -> bool:
         """Return whether a topic has lacked replicas only for a moment, so they may come back."""
         short_s = self.clock_s() - self._short_since_s[topic]
-        return max(short_s, self._waited_s) < SHORTAGE_WAIT_S
+        return max(short_s, self._waited_s) < self.shortage_wait_s
 
     def _renew(self) -> None:
         """Look at everything again; if the brokers do not answer, keep what is known."""

@@ -1,0 +1,86 @@
+"""Makes the finals of clean commits with the sink's own code (rule 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.refusals import RecordOrigin
+from checkback.protocol.topics import TopicNames
+from checkback.relay.memory import HeldHalf
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
+from checkback.sinks.partition.records_to_send import LIBRDKAFKA_BATCH_BYTES
+from checkback.sinks.records.router import Router, as_target
+from checkback.sinks.records.sink_record import SinkRecord
+
+LOOK_S: Final = 1.0
+"""How often the relay may list the topics for one that it does not know."""
+KNOWN_S: Final = 30.0
+DOUBTFUL_S: Final = 30.0
+"""How long nothing is delivered to a topic that rejected a record."""
+
+
+@dataclass(slots=True)
+class Finals:
+    """Makes finals, and knows which real topics can take them.
+
+    Args:
+        message_bytes_max: the largest record that a producer of the relay sends.
+    """
+
+    names: TopicNames
+    directory: TopicDirectory
+    message_bytes_max: int
+    clock_s: Callable[[], float] = time.monotonic
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
+    _targets: dict[str, KnownTopic] = field(default_factory=dict)
+    _doubtful: dict[str, float] = field(default_factory=dict)
+    _look_s: float = 0.0
+    _forget_s: float = 0.0
+    _router: Router = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Allow new looks at the cluster when it is time; call it before each group."""
+        now_s = self.clock_s()
+        self._router = Router(self.names, self._find, self.now_ms())
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            self.directory.allow_refresh()
+            self._doubtful = {one: until for one, until in self._doubtful.items() if until > now_s}
+        if now_s >= self._forget_s:
+            self._forget_s = now_s + KNOWN_S
+            self._targets.clear()
+
+    def doubt(self, topic: str) -> None:
+        """Leave what goes to a topic to the job for a while: it rejected a record."""
+        self._doubtful[topic] = self.clock_s() + DOUBTFUL_S
+
+    def make(self, half: HeldHalf, partition: int, offset: int) -> SinkRecord | None:
+        """Return the sink's final of a half; None where the job has to judge."""
+        try:
+            made = self._router.final(half.record, RecordOrigin(self.names.half, partition, offset))
+        except Exception:  # a record that no final can be made of, as for the sink
+            return None
+        return made if isinstance(made, SinkRecord) else None
+
+    def _find(self, topic: str) -> KnownTopic | None:
+        if topic in self._doubtful:
+            return None
+        target = self._targets.get(topic)
+        if target is None:
+            found: KnownTopic | None = None
+            with suppress(BrokerError):
+                found = self.directory.find(topic)
+            # Smaller batches would have to be cut: the sink can do that.
+            if found is None or found.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
+                return None
+            target = as_target(topic, found, self.names, self.message_bytes_max)
+            self._targets[topic] = target
+        return target

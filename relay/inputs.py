@@ -1,0 +1,193 @@
+"""The relay's consumers: ops as a member of the group, halves of the same partitions (rule 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.read.record_reader import require_passing
+from checkback.sinks.kafka.transaction.errors import cause_of
+from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
+from checkback.sinks.records.source_record import UNREADABLE_CODES
+
+MESSAGES_MAX: Final = 1_000
+MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
+FETCH_POSITION_S: Final = 1.0
+READER: Final[dict[str, Any]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": 1,
+    "fetch.error.backoff.ms": 20,
+    "queued.max.messages.kbytes": 32_768,
+}
+MEMBER: Final[dict[str, Any]] = {
+    "partition.assignment.strategy": "roundrobin",
+    # Another relay has the partitions of one that was killed after this and a rebalance.
+    "session.timeout.ms": 8_000,
+    "heartbeat.interval.ms": 2_000,
+    # A loop that hangs leaves the group then. An init of a producer takes thirty seconds at most.
+    "max.poll.interval.ms": 45_000,
+}
+
+
+@dataclass(slots=True)
+class OpReader:
+    """A member of the group of relays, which reads ops.
+
+    It is assigned nothing by itself: after each rebalance all partitions begin again (rule 6), and
+    each is read from where the start of the partition says.
+    """
+
+    connection: Mapping[str, Any]
+    group: str
+    topic: str
+    assigned: list[int] = field(default_factory=list)
+    metadata: Any = None
+    """The group's, as they were when the partitions were assigned."""
+    rebalances: int = 0
+    _rests: bool = False
+    _consumer: Consumer = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = {**READER, **MEMBER, **self.connection, "group.id": self.group}
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe(
+            [self.topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
+        )
+
+    def positions(self) -> dict[int, int] | None:
+        """Return what the group has committed for the assigned partitions; None if that waits.
+
+        It waits for an open transaction of a predecessor. A partition without a position is left
+        out.
+
+        Raises:
+            BrokerError: the brokers refuse.
+        """
+        wanted = [TopicPartition(self.topic, number) for number in self.assigned]
+        try:
+            found = committed_offsets(self._consumer, wanted, FETCH_POSITION_S)
+        except KafkaException as error:
+            cause = cause_of(error)
+            if cause.code() in UNREAD or cause.retriable():
+                return None
+            raise BrokerError(
+                f"The position of the group {self.group} can't be read: {cause.str()}.",
+                remedy="Check the brokers, and the relay's rights on its group.",
+                code=cause.name(),
+            ) from error
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    def read(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from there on."""
+        self._rests = False
+        self._consumer.assign(
+            [TopicPartition(self.topic, number, at) for number, at in positions.items()]
+        )
+
+    def poll(self, wait_s: float) -> list[Message]:
+        """Return what comes within that time; rebalances happen in here."""
+        return _polled(self._consumer, wait_s)
+
+    def rest(self, *, rests: bool) -> None:
+        """Read no more ops for the time being, or go on."""
+        if rests == self._rests:
+            return
+        self._rests, every = rests, self._consumer.assignment()
+        (self._consumer.pause if rests else self._consumer.resume)(every)
+
+    def skip(self, message: Message) -> None:
+        """Go on behind a record that can't be unpacked."""
+        _skip(self._consumer, message)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned = sorted(one.partition for one in partitions)
+        self.metadata = consumer.consumer_group_metadata()
+        self.rebalances += 1
+        consumer.assign([])
+
+    def _on_revoke(self, consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self.assigned, self.metadata = [], None
+        self.rebalances += 1
+        consumer.unassign()
+
+
+@dataclass(slots=True)
+class HalfReader:
+    """Reads halves, outside of any group."""
+
+    connection: Mapping[str, Any]
+    topic: str
+    _consumer: Consumer = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = {**READER, "group.id": "checkback-relay-reader", **self.connection}
+        self._consumer = Consumer(settings)
+
+    def read(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from there on."""
+        self._consumer.assign(
+            [TopicPartition(self.topic, number, at) for number, at in positions.items()]
+        )
+
+    def poll(self, wait_s: float) -> list[Message]:
+        """Return what comes within that time."""
+        return _polled(self._consumer, wait_s)
+
+    def skip(self, message: Message) -> None:
+        """Go on behind a record that can't be unpacked."""
+        _skip(self._consumer, message)
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+
+def _polled(consumer: Consumer, wait_s: float) -> list[Message]:
+    # consume() alone waits for its whole time unless it gets as many records as it asked for.
+    first = consumer.poll(wait_s)
+    return [] if first is None else [first, *consumer.consume(MESSAGES_MAX, 0.0)]
+
+
+def _skip(consumer: Consumer, message: Message) -> None:
+    behind = TopicPartition(message.topic() or "", message.partition() or 0,
+                            (message.offset() or 0) + 1)  # fmt: skip
+    with suppress(KafkaException):  # revoked meanwhile
+        consumer.seek(behind)
+
+
+def sorted_out(
+    messages: Iterable[Message],
+    at_end: Callable[[int, int], None],
+    unreadable: Callable[[Message], None],
+) -> Iterable[Message]:
+    """Yield the records among what a consumer gave; two callbacks take the rest.
+
+    Raises:
+        BrokerError: an error that does not pass by itself.
+    """
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            at_end(message.partition() or 0, message.offset() or 0)
+        elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
+            unreadable(message)
+        elif error.code() != MAX_POLL_EXCEEDED:  # a rebalance follows
+            require_passing(error, message.topic(), message.partition())

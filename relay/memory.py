@@ -1,0 +1,78 @@
+"""The young halves of one partition that a relay holds, in the order of their offsets."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from checkback.relay.reading import Identity
+from checkback.sinks.records.source_record import SourceRecord
+
+HELD_S: Final = 10.0
+"""How long a half is held. The job discards no half that a relay holds, and the first check comes
+after transaction_timeout_ms, six seconds by default; its answer is still delivered here."""
+OVERHEAD_BYTES: Final = 1_500
+"""What a half takes besides key and body: the record of librdkafka and of Python, with headers."""
+
+
+class HeldHalf(NamedTuple):
+    """A half that is accepted.
+
+    Args:
+        read_s: when it was read, by a clock that is never set.
+    """
+
+    record: SourceRecord
+    identity: Identity
+    read_s: float
+
+    @property
+    def bytes_held(self) -> int:
+        """About how much memory it takes."""
+        return OVERHEAD_BYTES + len(self.record.value() or b"") + len(self.record.key() or b"")
+
+
+@dataclass(slots=True)
+class HalfMemory:
+    """Halves of one partition; what is older than HELD_S or too much leaves, the oldest first."""
+
+    bytes_max: int
+    bytes_held: int = 0
+    _halves: OrderedDict[int, HeldHalf] = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self._halves)
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset that is held."""
+        return next(iter(self._halves), None)
+
+    def hold(self, offset: int, half: HeldHalf) -> None:
+        """Add a half; its offset is higher than every one before."""
+        self._halves[offset] = half
+        self.bytes_held += half.bytes_held
+        while self.bytes_held > self.bytes_max:
+            self._drop_oldest()
+
+    def take(self, offset: int) -> HeldHalf | None:
+        """Take a half out for good (rule 4); None where it is not held."""
+        half = self._halves.pop(offset, None)
+        if half is not None:
+            self.bytes_held -= half.bytes_held
+        return half
+
+    def drop_older(self, than_s: float) -> None:
+        """Drop what was read before that time."""
+        while self._halves and next(iter(self._halves.values())).read_s < than_s:
+            self._drop_oldest()
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._halves.clear()
+        self.bytes_held = 0
+
+    def _drop_oldest(self) -> None:
+        _, half = self._halves.popitem(last=False)
+        self.bytes_held -= half.bytes_held

@@ -1,0 +1,239 @@
+"""What a relay knows of one partition, and what it makes of each op; pure.
+
+The numbers of rules are those of docs/decisions/relay.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from checkback.protocol.decided import OpKind, RelayMark, Taken
+from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE
+from checkback.relay.memory import HalfMemory, HeldHalf
+from checkback.relay.reading import SaidOp
+from checkback.sinks.records.sink_record import SinkRecord
+from checkback.sinks.records.source_record import SourceRecord
+
+HIDDEN_S: Final = 1.0
+"""How long an op waits for a half that is stored and that nobody may read yet."""
+NOT_YET: Final = 2**62
+"""Stands for the offset of a record that is not committed yet."""
+
+
+class ReadOp(NamedTuple):
+    """An op as it was read.
+
+    Args:
+        said: None where its headers can't be read.
+        read_s: when, by a clock that is never set.
+    """
+
+    partition: int
+    offset: int
+    record: SourceRecord
+    said: SaidOp | None
+    read_s: float
+
+
+class MadeOfOp(NamedTuple):
+    """What becomes of an op.
+
+    Args:
+        final: of a delivered op.
+        why: why an op is passed, empty for others.
+        key: of the half of a delivered op.
+    """
+
+    op: ReadOp
+    kind: OpKind
+    final: SinkRecord | None = None
+    why: str = ""
+    key: bytes | None = None
+
+
+class JobPosition(NamedTuple):
+    """An offset on the decided partition and one on the half partition."""
+
+    decided: int
+    half: int
+
+
+NOWHERE: Final = JobPosition(0, 0)
+MakeFinal = Callable[[HeldHalf, int, int], SinkRecord | None]
+"""Makes the final of a half, given its partition and offset; None where the job has to judge."""
+
+
+@dataclass(slots=True)
+class RelayPartition:
+    """One partition of the op topic, with those of the half and the decided topic.
+
+    Args:
+        taken: what the job's start gave to relays.
+        position: the next op to decide.
+        half_position: the next half to read, at a start the half partition's end (rule 6).
+        is_ordered: whether finals of one key keep their order.
+        behind: before the job has come there, nothing with a key is delivered (rule 10).
+    """
+
+    number: int
+    taken: Taken
+    position: int
+    half_position: int
+    memory: HalfMemory
+    is_ordered: bool
+    behind: JobPosition
+    job: JobPosition = NOWHERE
+    read_until_ms: int = 0
+    ops: deque[ReadOp] = field(default_factory=deque)
+    """Read, and not decided yet."""
+    ops_read_to: int = 0
+    """Below this offset of the op partition there is no op that was not read."""
+    half_end: int = 0
+    half_end_asked_s: float = float("-inf")
+    _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
+    _given_up: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.half_end = max(self.half_end, self.half_position)
+
+    @property
+    def floor(self) -> int:
+        """No half below this offset will be delivered (rule 7)."""
+        lowest = self.memory.lowest
+        return self.half_position if lowest is None else lowest
+
+    @property
+    def mark(self) -> RelayMark:
+        """How far the relay has come (rule 7)."""
+        taken = self.taken
+        return RelayMark(
+            self.position, self.floor, self.read_until_ms, taken.ops_from, taken.halves_from
+        )
+
+    def read_half(self, offset: int, half: HeldHalf | None) -> None:
+        """Take a record that was read into memory, if it is a half and was not given up."""
+        if offset < self.half_position:
+            return
+        self.read_halves_to(offset + 1)
+        if half is not None and offset not in self._given_up:
+            self.memory.hold(offset, half)
+
+    def read_halves_to(self, end: int) -> None:
+        """Note that every half below that offset was read."""
+        if end > self.half_position:
+            self.half_position = end
+            self.half_end = max(self.half_end, end)
+            if self._given_up:
+                self._given_up = {one for one in self._given_up if one >= end - 1}
+
+    def end_told(self, end: int, asked_s: float) -> None:
+        """Note where the half partition ended when that was asked for."""
+        self.half_end, self.half_end_asked_s = max(self.half_end, end), asked_s
+
+    def needs_end(self) -> bool:
+        """Tell whether the next op can only be decided by the half partition's end (rule 5)."""
+        op = self.ops[0] if self.ops else None
+        named = None if op is None or op.said is None else op.said.named
+        if op is None or named is None or named < max(self.half_position, self.half_end):
+            return False
+        return op.read_s > self.half_end_asked_s
+
+    def take_op(self, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
+        """Take the next op and return what becomes of it; None where it has to wait, or none is."""
+        verdict = self._decided(self.ops[0], now_s, make_final) if self.ops else None
+        if verdict is not None:
+            self.ops.popleft()
+            self.position = verdict.op.offset + 1
+            stored_ms = verdict.op.record.timestamp()[1]
+            # One that follows may have been stored in the same millisecond.
+            self.read_until_ms = max(self.read_until_ms, stored_ms - 1)
+        if not self.ops:  # what follows are records that are no ops, such as ends of transactions
+            self.position = max(self.position, self.ops_read_to)
+        return verdict
+
+    def _decided(self, op: ReadOp, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
+        said = op.said
+        if said is None:
+            return MadeOfOp(op, OpKind.UNREADABLE)
+        named = said.named
+        if named is None or said.state in (None, TRANSACTION_NOT_TYPE):
+            return MadeOfOp(op, OpKind.PASSED, why="no verdict")
+        if named >= self.half_position:
+            return self._of_unread_half(op, named, now_s)
+        half = self.memory.take(named)  # rule 4: whatever becomes of the op
+        if half is None:
+            return self._passed(op, named, None, "half not held")
+        final, why = self._final(said, half, named, make_final)
+        if final is None:
+            return self._passed(op, named, half, why)
+        return MadeOfOp(op, OpKind.DELIVERED, final, key=half.record.key())
+
+    def _of_unread_half(self, op: ReadOp, named: int, now_s: float) -> MadeOfOp | None:
+        """Rule 5."""
+        if named >= self.half_end:
+            return MadeOfOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
+        if now_s - op.read_s < HIDDEN_S and named not in self._given_up:
+            return None
+        self._given_up.add(named)
+        return self._passed(op, named, None, "half hidden")
+
+    def _final(
+        self, said: SaidOp, half: HeldHalf, named: int, make_final: MakeFinal
+    ) -> tuple[SinkRecord | None, str]:
+        """Return the final of a clean commit (rule 3); else why there is none."""
+        if said.state != TRANSACTION_COMMIT_TYPE:
+            return None, "rollback"
+        if not said.is_accepted or said.identity != half.identity:
+            return None, "not accepted"
+        if self._is_blocked(half.record.key()):
+            return None, "order"
+        return make_final(half, self.number, named), "real topic"
+
+    def _passed(self, op: ReadOp, named: int, half: HeldHalf | None, why: str) -> MadeOfOp:
+        if op.said is not None and op.said.state == TRANSACTION_COMMIT_TYPE:
+            if half is None:
+                self.behind = JobPosition(NOT_YET, max(self.behind.half, named + 1))
+            else:
+                self._block(half.record.key(), named)
+        return MadeOfOp(op, OpKind.PASSED, why=why)
+
+    def _block(self, key: bytes | None, named: int) -> None:
+        """Rule 10: behind a passed commit its key is passed, too, until the job has written it."""
+        if key is not None and self.is_ordered:
+            before = self._blocked.get(key, NOWHERE)
+            self._blocked[key] = JobPosition(NOT_YET, max(before.half, named + 1))
+
+    def _is_blocked(self, key: bytes | None) -> bool:
+        if key is None or not self.is_ordered:
+            return False
+        return not self._has_written(self.behind) or key in self._blocked
+
+    def _has_written(self, place: JobPosition) -> bool:
+        return self.job.decided >= place.decided and self.job.half >= place.half
+
+    def pass_again(self, verdict: MadeOfOp) -> MadeOfOp:
+        """Return what becomes of an op after its transaction failed (rule 11)."""
+        said = verdict.op.said
+        if verdict.kind is not OpKind.DELIVERED or said is None or said.named is None:
+            return verdict
+        self._block(verdict.key, said.named)
+        return MadeOfOp(verdict.op, OpKind.PASSED, why="transaction failed")
+
+    def committed(self, mark_offset: int) -> None:
+        """Note where on the decided partition the records of a group stand: before its mark."""
+        if self.behind.decided == NOT_YET:
+            self.behind = self.behind._replace(decided=mark_offset)
+        for key, place in self._blocked.items():
+            if place.decided == NOT_YET:
+                self._blocked[key] = place._replace(decided=mark_offset)
+
+    def job_has_written(self, job: JobPosition) -> None:
+        """Note how far the job has come, and unblock what it has written."""
+        self.job = JobPosition(max(self.job.decided, job.decided), max(self.job.half, job.half))
+        if self._blocked:
+            self._blocked = {
+                key: place for key, place in self._blocked.items() if not self._has_written(place)
+            }

@@ -1,0 +1,233 @@
+"""One relay as a process: its loop, rules of access control, health, metrics, and its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from checkback.metrics.health import Answer
+from checkback.metrics.instruments import Instruments
+from checkback.metrics.log_lines import LOGGER
+from checkback.metrics.server import Endpoint, MetricsServer
+from checkback.metrics.table import RELAY
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, ConfigurationError, PrerequisiteError
+from checkback.relay.reading import RecordRules
+from checkback.relay.record_verifier import RecordVerifier
+from checkback.relay.relay import Relay
+from checkback.security import AccessControl
+from checkback.sinks.kafka.read.rule_source import (
+    LOOK_S,
+    RuleSource,
+    rule_source,
+    settled_rules,
+)
+
+SILENT_S: Final = 30.0
+"""A relay that has not turned its loop for so long hangs; it waits for brokers for less."""
+UNSERVED_S: Final = 30.0
+SECRETS_LOOK_S: Final = 10.0
+"""How often rules are read again although their text is the same: secrets may be files."""
+
+Emit = Callable[[str, dict[str, Any]], None]
+_log = logging.getLogger(f"{LOGGER}.relay")
+
+
+def require_relay(settings: Settings) -> None:
+    """Refuse settings with which no relay may run.
+
+    Raises:
+        ConfigurationError: relay is not set, or the servers are not.
+    """
+    if not settings.relay:
+        raise ConfigurationError(
+            "relay is not set: the job would read the ops itself, and not what a relay makes of "
+            "them.",
+            remedy="Set relay = true in the configuration of job and relay, and restart the job.",
+            key="relay",
+        )
+    settings.connection()
+
+
+@dataclass(slots=True)
+class RuleWatch:
+    """The rules of access control, looked at every LOOK_S as the job does.
+
+    Raises:
+        ConfigurationError, BrokerError: they can't be read.
+    """
+
+    source: RuleSource
+    pause: Callable[[float], object] = time.sleep
+    rules: AccessControl = field(init=False)
+    _content: bytes = b""
+    _awaited: str = ""
+    _look_s: float = 0.0
+    _secrets_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._content, self.rules = self.source.content(), settled_rules(self.source, self.pause)
+
+    def has_changed(self, now_s: float) -> bool:
+        """Look if it is time; return whether there are other rules, in `rules` then.
+
+        Rules that somebody may be writing count when two looks found the same.
+        """
+        if now_s < self._look_s:
+            return False
+        self._look_s = now_s + LOOK_S
+        content = self.source.content()
+        if content == self._content and not self._awaited and now_s < self._secrets_s:
+            return False
+        self._content, self._secrets_s = content, now_s + SECRETS_LOOK_S
+        try:
+            found = self.source.rules()
+        except (ConfigurationError, BrokerError) as error:
+            _log.warning("The access rules stay as they were: %s", error)
+            return False
+        if found.version == self.rules.version:
+            self._awaited = ""
+            return False
+        if not self.source.is_written_whole and self._awaited != found.version:
+            self._awaited = found.version
+            return False
+        self.rules, self._awaited = found, ""
+        return True
+
+
+@dataclass(slots=True)
+class RelayHealth:
+    """Answers to probes; the loop tells, others ask."""
+
+    now_s: Callable[[], float] = time.monotonic
+    _turned_s: float = field(default=float("-inf"))
+    _served_s: float = field(default=float("-inf"))
+
+    def turned(self, *, is_ready: bool) -> None:
+        """Note that the loop turned."""
+        self._turned_s = self.now_s()
+        if is_ready:
+            self._served_s = self._turned_s
+
+    def alive(self) -> Answer:
+        """Tell whether the loop turns."""
+        age_s = self.now_s() - self._turned_s
+        if SILENT_S < age_s < float("inf"):
+            return Answer(False, f"the relay's loop has not turned for {age_s:.0f} s")
+        return Answer(True, "alive")
+
+    def ready(self) -> Answer:
+        """Tell whether it serves every partition that it was given."""
+        age_s = self.now_s() - self._served_s
+        if age_s == float("inf"):
+            return Answer(False, "the relay starts, or waits for a start of the job")
+        if age_s > UNSERVED_S:
+            return Answer(False, f"the relay has not served its partitions for {age_s:.0f} s")
+        return Answer(True, "ready")
+
+
+@dataclass(slots=True)
+class RelayProcess:
+    """Runs a relay until a signal ends it.
+
+    Args:
+        emit: takes events and progress.
+    """
+
+    settings: Settings
+    instance: int
+    emit: Emit
+    _stops: bool = False
+    _health: RelayHealth = field(default_factory=RelayHealth)
+    _instruments: Instruments = field(default_factory=lambda: Instruments(RELAY))
+    _told: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT.
+
+        Raises:
+            CheckbackError: the relay can't go on; its message says what to do.
+        """
+        source = rule_source(self.settings)
+        watch = None if source is None else RuleWatch(source)
+        server = self._endpoint()
+        with self._stopped_by_signals():
+            relay = Relay(self.settings, self.instance, self._rules(watch))
+            try:
+                self._loop(relay, watch, server.url)
+            finally:
+                relay.close()
+                server.close()
+        self.emit("stopped", {"instance": self.instance})
+
+    def _loop(self, relay: Relay, watch: RuleWatch | None, url: str) -> None:
+        progress_s, has_started = 0.0, False
+        while not self._stops:
+            relay.step()
+            now_s = time.monotonic()
+            self._health.turned(is_ready=relay.is_ready)
+            if watch is not None and watch.has_changed(now_s):
+                relay.judge_by(self._rules(watch))
+                self.emit("access_rules_changed", {"version": watch.rules.version})
+            if relay.is_ready and not has_started:
+                has_started = True
+                self.emit("started", {"instance": self.instance, "metrics": url,
+                                      "partitions": sorted(relay.partitions)})  # fmt: skip
+            if now_s >= progress_s:
+                progress_s = now_s + self.settings.progress_interval_ms / 1_000
+                self._tell(relay)
+
+    def _tell(self, relay: Relay) -> None:
+        counts, measured = relay.counts, self._instruments
+        now = {"groups": counts.groups, "failed": counts.failed, **counts.decided}
+        for what, number in now.items():
+            added = number - self._told.get(what, 0)
+            if what in ("groups", "failed"):
+                measured.add(f"checkback_relay_{what}_total", added)
+            else:
+                measured.add("checkback_relay_ops_total", added, outcome=what.replace(" ", "_"))
+        self._told = dict(now)
+        waiting, age_s = relay.backlog()
+        measured.set("checkback_relay_waiting_ops", waiting)
+        measured.set("checkback_relay_oldest_op_age_seconds", age_s)
+        measured.set("checkback_relay_partitions", len(relay.partitions))
+        measured.set("checkback_relay_memory_bytes", relay.memory_bytes)
+        measured.set("checkback_relay_ready", self._health.ready().is_well)
+        self.emit("progress", {"partitions": sorted(relay.partitions), "waiting": waiting, **now})
+
+    def _rules(self, watch: RuleWatch | None) -> RecordRules:
+        names = self.settings.topics
+        verifier = None if watch is None else RecordVerifier(watch.rules, names)
+        return RecordRules(names, self.settings.max_message_bytes, verifier)
+
+    def _endpoint(self) -> MetricsServer:
+        host, port = self.settings.metrics_host, self.settings.metrics_port
+        levels: Mapping[str, Callable[[str], None]] = {LOGGER: logging.getLogger(LOGGER).setLevel}
+        try:
+            return MetricsServer(
+                host, port, Endpoint(self._instruments.registry, self._health, levels)
+            )
+        except OSError as error:
+            raise PrerequisiteError(
+                f"The metrics endpoint can't be opened on {host}:{port}: {error.strerror}.",
+                remedy="Set metrics_port: job and relay on one machine need two.",
+                port=port,
+            ) from error
+
+    @contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        def stop(*_: object) -> None:
+            self._stops = True
+
+        before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                with suppress(ValueError):
+                    signal.signal(number, handler)

@@ -1,0 +1,128 @@
+"""Reads halves and ops as the job's decoder reads them: a literal twin of RecordDecoder.java.
+
+A relay delivers only what the decoder and verification would accept (rule 3). What a record says is
+taken the same way here: by position where the headers have the protocol's order, else the first of
+each name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from checkback.protocol import properties as names
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
+from checkback.protocol.refusals import GROUP_BYTES_MAX, ID_BYTES_MAX, TOPIC_LENGTH_MAX
+from checkback.protocol.topics import TopicNames
+from checkback.relay.record_verifier import RecordVerifier
+from checkback.sinks.records.source_record import SourceRecord
+
+RawHeaders = Sequence[tuple[str, bytes | None]]
+Identity = tuple[bytes, bytes]
+"""Producer group and transaction id."""
+OFFSET_MAX: Final = 2**63 - 1
+_ODD: Final = ("\0", "\ufffd")
+
+
+class SaidOp(NamedTuple):
+    """What an op says.
+
+    Args:
+        named: the offset of the half, None where it is not readable.
+        state: 8, 12 or 0; None for anything else.
+        identity: group and transaction id, as far as they are there.
+        from_check: FROM_TRANSACTION_CHECK.
+        is_accepted: whether decoder and verification accept the op.
+    """
+
+    named: int | None
+    state: int | None
+    identity: Identity
+    from_check: bytes
+    is_accepted: bool
+
+
+_STATES: Final = {
+    b"%d" % state: state
+    for state in names.OP_STATES
+    if state != names.TRANSACTION_DELIVERED
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """What the decoder goes by.
+
+    Args:
+        body_bytes_max: the largest body of a half.
+        verifier: the rules of access control; None without them.
+    """
+
+    topics: TopicNames
+    body_bytes_max: int
+    verifier: RecordVerifier | None = None
+
+    def half(self, record: SourceRecord) -> Identity | None:
+        """Return group and id of a half that is accepted, None for any other record."""
+        headers = record.headers() or []
+        is_half, group, transaction_id, topic, _ = _said(headers, HALF_PROTOCOL_ORDER)
+        body = record.value()
+        if (
+            is_half != b"true"
+            or not group
+            or not transaction_id
+            or not topic
+            or len(topic) > TOPIC_LENGTH_MAX
+            or len(group) > GROUP_BYTES_MAX
+            or len(transaction_id) > ID_BYTES_MAX
+            or (body is not None and not 0 < len(body) <= self.body_bytes_max)
+            or self.topics.is_system(topic.decode("utf-8", "surrogateescape"))
+            or _has_odd_name(headers)
+            or any(name == names.TRANSACTION_CHECK_TIMES for name, _ in headers)
+        ):
+            return None
+        if self.verifier is not None:
+            time_ms = record.timestamp()[1]
+            if not self.verifier.accepts_half(record.key(), body, headers, time_ms):
+                return None
+        return group, transaction_id
+
+    def op(self, record: SourceRecord, partition: int) -> SaidOp:
+        """Return what an op says, and whether it is accepted."""
+        headers, value = record.headers() or [], record.value()
+        tag, state, group, transaction_id, from_check = _said(headers, OP_PROTOCOL_ORDER)
+        named, said = _offset(value), _STATES.get(state or b"")
+        is_accepted = (
+            tag == b"d"
+            and named is not None
+            and said is not None
+            and bool(group)
+            and bool(transaction_id)
+            and not _has_odd_name(headers)
+        )
+        if is_accepted and self.verifier is not None:
+            is_accepted = self.verifier.accepts_op(partition, record.key(), value, headers)
+        identity = group or b"", transaction_id or b""
+        return SaidOp(named, said, identity, from_check or b"", is_accepted)
+
+
+def _said(headers: RawHeaders, order: tuple[str, ...]) -> list[bytes | None]:
+    """Return the values of the protocol's headers of a record."""
+    begin = headers[: len(order)]
+    if tuple(name for name, _ in begin) == order:
+        return [value for _, value in begin]
+    first = dict(reversed(headers))
+    return [first.get(name) for name in order]
+
+
+def _has_odd_name(headers: RawHeaders) -> bool:
+    return any(odd in name for name, _ in headers for odd in _ODD)
+
+
+def _offset(value: bytes | None) -> int | None:
+    digits = (value or b"").lstrip(b"0") if value else b""
+    if not value or not value.isdigit() or len(digits) > len(str(OFFSET_MAX)):
+        return None
+    found = int(digits or b"0")
+    return found if found <= OFFSET_MAX else None

@@ -1,0 +1,281 @@
+"""The relay's transactional producers, which take turns (rules 1 and 11).
+
+A producer that begins at once after its commit waits for its own markers, some 20 ms. So three take
+turns, and each begins after the one before has committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from checkback.protocol.errors import BrokerError, FencedError
+from checkback.sinks.kafka.transaction.errors import FENCED_CODES, PURGED_CODES, cause_of
+from checkback.sinks.kafka.transaction.init import initialise
+from checkback.sinks.kafka.transaction.producer import (
+    HANGING_AFTER_S,
+    RETRY_BACKOFF_MS,
+    SLOW_COMMIT_S,
+    HangingCallError,
+    call_within,
+)
+from checkback.sinks.records.sink_record import SinkRecord, sent_headers
+
+PRODUCERS: Final = 3
+TRANSACTION_TIMEOUT_MS: Final = 5_000
+"""How long readers wait for what a relay left open that does not come back."""
+CALL_S: Final = 5.0
+INIT_S: Final = 30.0
+TIMED_OUT_S: Final = TRANSACTION_TIMEOUT_MS / 1_000 - 1.0
+"""A producer is also fenced when its transaction timed out. One that is fenced sooner was fenced by
+another relay with the same number."""
+OLD_GENERATION: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    }
+)
+
+
+class GroupFailedError(Exception):
+    """A transaction failed, or nobody knows whether it committed.
+
+    Attributes:
+        topics: those that rejected records.
+    """
+
+    def __init__(self, why: str, topics: frozenset[str] = frozenset()) -> None:
+        super().__init__(why)
+        self.topics = topics
+
+
+class PartitionsLostError(Exception):
+    """The group's coordinator refused the position: the partitions have another owner."""
+
+
+class StoredMark(NamedTuple):
+    """The offset of a mark, and the time at which the broker appended it."""
+
+    offset: int
+    time_ms: int
+
+
+@dataclass(slots=True)
+class Turns:
+    """Writes groups, each in one Kafka transaction.
+
+    Args:
+        connection: librdkafka settings that reach the brokers, secrets included.
+        transactional_ids: one for each producer.
+        topic: any that exists.
+        message_bytes_max: the largest record that any of Checkback's topics takes.
+    """
+
+    connection: Mapping[str, Any]
+    transactional_ids: Sequence[str]
+    topic: str
+    message_bytes_max: int
+    _producers: list[_OneProducer | None] = field(init=False)
+    _turn: int = 0
+
+    def __post_init__(self) -> None:
+        self._producers = [None] * len(self.transactional_ids)
+
+    def open(self) -> None:
+        """Initialise all producers: what a predecessor of the same number left open ends at once.
+
+        Raises:
+            BrokerError: the brokers do not do it.
+        """
+        for turn in range(len(self._producers)):
+            self._ready(turn)
+
+    def write(
+        self,
+        records: Sequence[SinkRecord],
+        marks: Mapping[int, SinkRecord],
+        positions: Sequence[TopicPartition],
+        group: Any,
+    ) -> dict[int, StoredMark]:
+        """Write records, then marks, and move the position, in one Kafka transaction.
+
+        The group's metadata are those of the partitions' assignment. Marks, and where they stand
+        then, are by partition.
+
+        Raises:
+            GroupFailedError: it failed, or nobody knows.
+            PartitionsLostError: the partitions have another owner.
+            FencedError: another relay has the same number.
+            BrokerError: no producer can be initialised.
+        """
+        turn = self._turn
+        self._turn = (turn + 1) % len(self._producers)
+        producer = self._ready(turn)
+        begun_s = time.monotonic()
+        try:
+            stored = producer.write(records, marks, positions, group)
+        except (KafkaException, SystemError, HangingCallError, ValueError, TypeError) as error:
+            self._producers[turn] = None
+            producer.give_up(is_hanging=isinstance(error, HangingCallError))
+            raise _failure(error, producer, time.monotonic() - begun_s) from error
+        if producer.is_spent:
+            self._producers[turn] = None
+            producer.give_up()
+        return stored
+
+    def close(self) -> None:
+        """Give the connections up."""
+        for producer in self._producers:
+            if producer is not None:
+                producer.give_up()
+        self._producers = [None] * len(self.transactional_ids)
+
+    def _ready(self, turn: int) -> _OneProducer:
+        found = self._producers[turn]
+        if found is None:
+            made = _OneProducer(self.connection, self.transactional_ids[turn],
+                                self.message_bytes_max)  # fmt: skip
+            try:
+                initialise(made.producer, self.topic, INIT_S)
+            except KafkaException as error:
+                cause = cause_of(error)
+                raise BrokerError(
+                    f"The producer {self.transactional_ids[turn]} can't be initialised: "
+                    f"{cause.str()}.",
+                    remedy="Check the brokers, and the relay's rights on its transactional ids.",
+                    code=cause.name(),
+                ) from error
+            self._producers[turn] = found = made
+        return found
+
+
+class _OneProducer:
+    """One transactional producer.
+
+    Attributes:
+        is_spent: whether a request may have been sent twice. A late duplicate that ends a
+            transaction could commit the next one half way (KIP-890): only a later epoch shuts it
+            out.
+    """
+
+    def __init__(
+        self, connection: Mapping[str, Any], transactional_id: str, bytes_max: int
+    ) -> None:
+        self.is_spent = False
+        self.rejections: list[tuple[str, str]] = []
+        self._connection_errors: list[str] = []
+        self.producer = Producer(
+            {
+                "linger.ms": 50,  # each group ends in a flush, which waits for no linger
+                "queue.buffering.max.kbytes": 65_536,
+                "message.max.bytes": bytes_max,
+                # As the sink's: a key stays where it was.
+                "partitioner": "murmur2_random",
+                "topic.metadata.propagation.max.ms": 2_000,
+                "topic.metadata.refresh.interval.ms": 30_000,
+                "allow.auto.create.topics": False,
+                **connection,
+                "retry.backoff.ms": RETRY_BACKOFF_MS,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "delivery.report.only.error": True,
+                # No methods: a producer that refers to its owner would only end with a garbage
+                # collection.
+                "on_delivery": partial(_rejected, self.rejections),
+                "error_cb": partial(_note_error, self._connection_errors),
+            }
+        )
+
+    def write(
+        self,
+        records: Sequence[SinkRecord],
+        marks: Mapping[int, SinkRecord],
+        positions: Sequence[TopicPartition],
+        group: Any,
+    ) -> dict[int, StoredMark]:
+        """Do as Turns.write; what librdkafka raises is raised."""
+        producer, stored = self.producer, dict[int, StoredMark]()
+        self.rejections.clear()
+        self._connection_errors.clear()
+        producer.begin_transaction()
+        for record in records:
+            self._send(record, None)
+        for number, mark in marks.items():
+            self._send(mark, partial(_stored, stored, self.rejections, number))
+        producer.poll(0)
+        call_within(
+            lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
+            CALL_S + HANGING_AFTER_S,
+        )
+        sent_s = time.monotonic()
+        producer.commit_transaction(CALL_S)
+        took_s = time.monotonic() - sent_s
+        self.is_spent = took_s > SLOW_COMMIT_S or bool(self._connection_errors)
+        return stored
+
+    def give_up(self, *, is_hanging: bool = False) -> None:
+        """Drop what is queued; the next init of the id ends the transaction."""
+        if not is_hanging:
+            self.producer.purge()
+
+    def _send(self, record: SinkRecord, on_delivery: Any) -> None:
+        while True:
+            try:
+                self.producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=on_delivery,
+                    headers=sent_headers(record.headers),
+                    timestamp=record.timestamp_ms,
+                )
+            except BufferError:
+                self.producer.poll(0.1)
+            else:
+                return
+
+
+def _failure(error: BaseException, producer: _OneProducer, open_s: float) -> Exception:
+    """Return what the failure of a transaction means for its group."""
+    rejected = frozenset(topic for topic, _ in producer.rejections)
+    if not isinstance(error, (KafkaException, SystemError)):
+        return GroupFailedError(str(error) or type(error).__name__, rejected)
+    cause = cause_of(error)
+    if cause.code() in OLD_GENERATION:
+        return PartitionsLostError(cause.str())
+    if cause.code() in FENCED_CODES and open_s < TIMED_OUT_S:
+        return FencedError(
+            "Another relay writes with the same number.",
+            remedy="Give each relay of a deployment its own --instance.",
+        )
+    return GroupFailedError(cause.str(), rejected)
+
+
+def _rejected(noted: list[tuple[str, str]], error: KafkaError | None, message: Message) -> None:
+    if error is not None and error.code() not in PURGED_CODES:
+        noted.append((message.topic() or "", error.str()))
+
+
+def _stored(
+    stored: dict[int, StoredMark],
+    noted: list[tuple[str, str]],
+    number: int,
+    error: KafkaError | None,
+    message: Message,
+) -> None:
+    if error is not None:
+        _rejected(noted, error, message)
+    else:
+        stored[number] = StoredMark(message.offset() or 0, message.timestamp()[1])
+
+
+def _note_error(noted: list[str], error: KafkaError) -> None:
+    noted.append(error.str())

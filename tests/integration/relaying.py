@@ -1,0 +1,118 @@
+"""Relays for tests: topics, a stand-in for the job's start, and relays that a test steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.decided import (
+    OpKind,
+    PartitionNote,
+    RelayMark,
+    Taken,
+    decided_op,
+    note_headers,
+    note_value,
+    partition_note,
+)
+from checkback.protocol.topics import TopicNames
+from checkback.relay.reading import RecordRules
+from checkback.relay.relay import Relay
+from checkback.testing import Topics
+
+STEPS_S = 30.0
+
+
+@dataclass
+class RelayStage:
+    """A deployment without its job: the test writes what the job's start would write."""
+
+    topics: Topics
+    settings: Settings
+    relays: list[Relay] = field(default_factory=list)
+
+    @property
+    def names(self) -> TopicNames:
+        return self.settings.topics
+
+    @property
+    def real(self) -> str:
+        return f"{self.topics.prefix}paid"
+
+    def note(self, partition: int, note: PartitionNote) -> int:
+        """Write a note on the decided topic, as the job does; return its offset."""
+        value, headers = note_value(note), note_headers(note)
+        return self.topics.send_raw(self.names.decided, value, headers, partition)[1]
+
+    def take_all(self) -> None:
+        """Hand all ops to relays, from the begin."""
+        for partition in range(self.settings.half_partitions):
+            self.note(partition, Taken(0, 0))
+
+    def half(self, name: str, partition: int = 0, key: bytes | None = None) -> tuple[int, int]:
+        return self.topics.send_half(name.encode(), self.real, partition=partition, key=key)
+
+    def commit(self, name: str, partition: int = 0, key: bytes | None = None) -> None:
+        """Send a half and its commit."""
+        self.topics.send_op(self.half(name, partition, key), name, 8)
+
+    def relay(self, instance: int = 0) -> Relay:
+        made = Relay(self.settings, instance, RecordRules(self.names, 1_000_000))
+        self.relays.append(made)
+        return made
+
+    def ready_relay(self, instance: int = 0) -> Relay:
+        """Return a relay that serves its partitions."""
+        made = self.relay(instance)
+        self.step_until(lambda: made.is_ready)
+        return made
+
+    def step_until(self, holds: Callable[[], object], *relays: Relay) -> None:
+        """Let relays take steps in turn until something holds."""
+        until_s = time.monotonic() + STEPS_S
+        while not holds():
+            assert time.monotonic() < until_s, "it did not come about"
+            for relay in relays or self.relays:
+                relay.step()
+
+    def settle(self, *relays: Relay) -> None:
+        """Let relays take steps until every op has its record on the decided topic."""
+        wanted = len(self.topics.read(self.names.op))
+        self.step_until(lambda: len(self.kinds()) >= wanted, *relays)
+
+    def kinds(self, partition: int | None = None) -> list[OpKind]:
+        """Return what became of the ops of a partition, or of all."""
+        found = [decided_op(one.headers() or []) for one in self._decided(partition)]
+        return [one.kind for one in found if one is not None]
+
+    def marks(self, partition: int) -> list[RelayMark]:
+        notes = (
+            partition_note(one.headers() or [], one.value()) for one in self._decided(partition)
+        )
+        return [one for one in notes if isinstance(one, RelayMark)]
+
+    def finals(self) -> list[str]:
+        return self.topics.bodies(self.real)
+
+    def _decided(self, partition: int | None) -> list[Message]:
+        found = self.topics.read(self.names.decided)
+        return [one for one in found if partition in (None, one.partition())]
+
+
+@contextmanager
+def relay_stage(topics: Topics, **given: Any) -> Iterator[RelayStage]:
+    own: dict[str, Any] = {"relay": True, "order": "none", "application_id": topics.prefix}
+    stage = RelayStage(topics, topics.settings(**{**own, **given}))
+    topics.create(stage.settings, [stage.real])
+    try:
+        yield stage
+    finally:
+        for relay in stage.relays:
+            with suppress(KafkaException, RuntimeError):
+                relay.close()

@@ -1,0 +1,185 @@
+"""A relay on a real broker: commits become visible, whatever happens to it on the way."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from tests.integration.relaying import RelayStage, relay_stage
+from tests.integration.running import COMMAND, wait_until
+
+from checkback.deploy.admin import admin_client
+from checkback.protocol.decided import Closed, OpKind, Taken
+from checkback.protocol.errors import FencedError, PrerequisiteError
+from checkback.relay.turns import PartitionsLostError
+from checkback.sinks.records.sink_record import SinkRecord
+from checkback.testing import Topics
+from checkback.testing.topics import create_plain_topics
+
+D, P, EARLY = OpKind.DELIVERED, OpKind.PASSED, OpKind.EARLY
+
+
+@pytest.fixture
+def stage(topics: Topics) -> Iterator[RelayStage]:
+    with relay_stage(topics) as made:
+        yield made
+
+
+def test_a_clean_commit_is_visible_and_the_rest_is_passed(stage: RelayStage) -> None:
+    stage.take_all()
+    old = stage.half("old")
+    stage.ready_relay()
+    stage.topics.send_op(old, "old", 8)
+    stage.commit("one")
+    stage.commit("two", partition=1)
+    rolled_back = stage.half("three")
+    stage.topics.send_op(rolled_back, "three", 12)
+    early = (0, rolled_back[1] + 1)
+    stage.topics.send_op(early, "four", 8)
+    stage.settle()
+
+    assert stage.finals() == ["one", "two"]
+    assert (stage.kinds(0), stage.kinds(1)) == ([P, D, P, EARLY], [D])
+    last = stage.marks(0)[-1]
+    assert (last.position, last.ops_from, last.halves_from) == (4, 0, 0)
+    assert last.floor >= 3
+
+
+def test_a_relay_waits_for_the_job_s_start_and_ends_where_the_job_took_the_ops_back(
+    stage: RelayStage,
+) -> None:
+    relay = stage.relay()
+    stage.step_until(lambda: relay._log.partitions)
+    stage.commit("before")
+    for _ in range(10):
+        relay.step()
+    assert not relay.is_ready
+    stage.note(0, Taken(1, 1))
+    stage.note(1, Taken(0, 0))
+    stage.step_until(lambda: relay.is_ready)
+    stage.commit("after")
+    stage.step_until(lambda: len(stage.kinds()) == 1)  # the op before L is not the relay's
+    assert stage.finals() == ["after"]
+    relay.close()
+    stage.relays.clear()
+
+    stage.note(0, Closed(2))
+    stage.note(1, Closed(2))
+    with pytest.raises(PrerequisiteError, match="takes the ops of partition"):
+        stage.step_until(lambda: False, stage.relay())
+
+
+def test_rule_11_a_topic_that_rejects_costs_one_try_and_is_left_to_the_job(
+    stage: RelayStage,
+) -> None:
+    stage.take_all()
+    relay = stage.ready_relay()
+    narrow = f"{stage.topics.prefix}narrow"
+    create_plain_topics(stage.settings, [narrow])
+    small = stage.topics.send_half(b"small", narrow)
+    stage.topics.send_op(small, "small", 8)
+    stage.settle()
+    with admin_client(stage.settings.bootstrap_servers, {}) as admin:
+        changed = {"max.message.bytes": "1000"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, narrow, changed)])
+    large = [
+        stage.topics.send_half(b"%d" % at * 2_000, narrow, transaction_id="l") for at in (1, 2)
+    ]
+    healthy = stage.half("healthy")
+    stage.step_until(lambda: len(relay.partitions[0].memory) == 3)
+    for at, name in ((large[0], "l"), (healthy, "healthy"), ((0, healthy[1] + 1), "early")):
+        stage.topics.send_op(at, name, 8)
+    stage.settle()
+    assert relay.counts.failed == 1
+    assert EARLY in stage.kinds(0)[-3:]
+    stage.topics.send_op(large[1], "l", 8)
+    stage.commit("healthy again")
+    stage.settle()
+
+    assert stage.topics.bodies(narrow) == ["small"]
+    assert "healthy again" in stage.finals()
+    assert stage.kinds(0)[-2:] == [P, D]
+    assert relay.counts.failed == 1
+
+
+def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) -> None:
+    stage.take_all()
+    relay = stage.ready_relay()
+    metadata = relay._ops.metadata
+    relay._ops.close()
+    stage.relays.clear()
+    successor = stage.ready_relay(1)
+    final = SinkRecord(stage.real, 0, None, b"of a zombie", [], 0)
+    position = TopicPartition(stage.names.op, 0, 7)
+    with pytest.raises(PartitionsLostError):
+        relay._turns.write([final], {}, [position], metadata)
+    stage.commit("one")
+    stage.settle(successor)
+    relay._turns.close()
+
+    assert stage.finals() == ["one"]
+
+
+def test_two_relays_with_one_number_do_not_write_side_by_side(stage: RelayStage) -> None:
+    stage.take_all()
+    older = stage.ready_relay()
+    stage.relay()
+    stage.commit("one")
+    with pytest.raises(FencedError, match="same number"):
+        stage.step_until(lambda: False, older)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_one_of_two_relays_ends_amid_the_traffic_and_nothing_is_lost_or_doubled(
+    stage: RelayStage, number: signal.Signals
+) -> None:
+    stage.take_all()
+    first, second = (started_relay(stage, instance) for instance in (0, 1))
+    sent: list[str] = []
+    try:
+        for end_s in (3.0, 25.0):
+            begun_s = time.monotonic()
+            while time.monotonic() < begun_s + end_s:
+                sent.append(f"m{len(sent)}")
+                stage.commit(sent[-1], partition=len(sent) % 2)
+            if first.poll() is None:
+                first.send_signal(number)
+        first.send_signal(signal.SIGCONT)
+        wait_until(lambda: len(stage.kinds()) >= len(sent), 30.0)
+        kinds = stage.kinds()
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+    finals = stage.finals()
+
+    assert len(set(finals)) == len(finals)
+    assert set(finals) <= set(sent)
+    assert kinds.count(D) == len(finals)
+    assert kinds.count(D) + kinds.count(P) == len(sent)
+    assert kinds.count(D) > 0.5 * len(sent)
+
+
+def started_relay(stage: RelayStage, instance: int) -> subprocess.Popen[bytes]:
+    """Start `checkback relay` (checkback.commands.relay), and wait until it serves partitions."""
+    settings = stage.settings
+    command = [COMMAND, "relay", "--instance", str(instance), "--output", "json"]
+    given = {
+        "bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix,
+        "application_id": settings.application_id, "half_partitions": settings.half_partitions,
+        "relay": "true", "order": "none",
+    }  # fmt: skip
+    for key, value in given.items():
+        command += ["--set", f"{key}={value}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "started":
+            return process
+    raise AssertionError(f"relay {instance} ended with {process.wait()}")

@@ -1,0 +1,77 @@
+"""What a relay reads on the decided topic: who takes the ops, and how far the job has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkback.protocol.decided import (
+    Closed,
+    OpKind,
+    PartitionNote,
+    RelayMark,
+    Taken,
+    WrittenUntil,
+    note_headers,
+    note_value,
+    passed_headers,
+)
+from checkback.protocol.properties import Headers
+from checkback.relay.decided_log import DecidedPartition
+from checkback.relay.partition import JobPosition
+
+
+@dataclass
+class Message:
+    at: int
+    said: Headers = field(default_factory=list)
+    body: bytes | None = None
+    record_key: bytes | None = None
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.record_key
+
+    def value(self) -> bytes | None:
+        return self.body
+
+    def headers(self) -> Headers:
+        return self.said
+
+
+def note(at: int, note: PartitionNote) -> Message:
+    return Message(at, note_headers(note), note_value(note))
+
+
+def op(at: int) -> Message:
+    return Message(at, passed_headers([], OpKind.PASSED, at), b"7", b"u")
+
+
+def read(*messages: Message, end: int = 100) -> DecidedPartition:
+    found = DecidedPartition(0, end, 0)
+    for message in messages:
+        found.take(message)  # type: ignore[arg-type]
+    return found
+
+
+def test_the_last_word_says_who_takes_the_ops_and_a_mark_repeats_it() -> None:
+    mark = RelayMark(40, 9, 0, 3, 4)
+    assert read(note(0, Taken(1, 2))).taken == Taken(1, 2)
+    found = read(note(0, Taken(1, 2)), note(1, mark))
+    assert (found.taken, found.position_of_marks) == (Taken(3, 4), 40)
+    closed = read(note(0, mark), note(1, Closed(50)), end=2)
+    assert (closed.taken, closed.is_closed, closed.is_read) == (None, True, True)
+    again = read(note(0, Closed(50)), note(1, Taken(60, 7)))
+    assert (again.taken, again.is_closed, again.is_read) == (Taken(60, 7), False, False)
+
+
+def test_what_follows_the_written_records_counts_as_written_while_it_is_no_op() -> None:
+    found = read(op(0), op(1), note(3, WrittenUntil(3, 9)), note(4, RelayMark(0, 0, 0, 0, 0)))
+    found.read_to(6)
+    assert found.job == JobPosition(6, 9)
+    found.take(op(6))  # type: ignore[arg-type]
+    found.read_to(9)
+    assert found.job == JobPosition(6, 9)
+    found.take(note(9, WrittenUntil(5, 9)))  # type: ignore[arg-type]
+    assert found.job.decided == 5
