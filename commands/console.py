@@ -103,7 +103,6 @@ def command(
     from checkback.console.app import new_application
     from checkback.console.context import new_console, open_sources
     from checkback.console.overview import FigureSampler
-    from checkback.console.pages.live import ConsoleServer
 
     chosen = access_rules(host, **rules)
     sources = open_sources(settings, metrics_url)
@@ -115,7 +114,7 @@ def command(
     sampler = FigureSampler(sources.snapshots, console.history)
     names = allowed_hosts(host, hostnames, chosen)
     write_log_lines(settings.log_format, settings.log_level, loggers=(LOGGER, "uvicorn"))
-    server = ConsoleServer(
+    server = uvicorn.Server(
         uvicorn.Config(
             new_application(console, sampler, names), host, port, log_config=None,
             # Who asks is the address of the connection; a header could say anything.

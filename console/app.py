@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from checkback.console.context import Console, SignInNeededError, page, visitor_of
 from checkback.console.overview import FigureSampler
 from checkback.console.pages import acting as acting_pages
-from checkback.console.pages import live
 from checkback.console.pages import reading as pages
 from checkback.console.rendering import STATIC
 from checkback.protocol.errors import CheckbackError, NotFoundError, UsageError
@@ -65,21 +64,20 @@ def new_application(
     """Return the application."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if sampler is not None:
             sampler.start()
         yield
-        app.state.is_stopping = True
         if sampler is not None:
             sampler.stop()
 
     # Its own pages about its interface load scripts from elsewhere.
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.console, app.state.listeners, app.state.is_stopping = console, 0, False
+    app.state.console = console
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(SecurityHeaders)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for router in (pages.router, pages.parts, live.router, acting_pages.router):
+    for router in (pages.router, pages.parts, acting_pages.router):
         app.include_router(router)
     app.add_api_route("/healthz", _alive, methods=["GET"])
     handlers: dict[type[Exception], Callable[..., Response]] = {
@@ -99,7 +97,7 @@ def _alive() -> JSONResponse:
 
 
 def _ask_to_sign_in(request: Request, _: SignInNeededError) -> Response:
-    if request.url.path.startswith(("/parts/", "/live")):
+    if request.url.path.startswith("/parts/"):
         return _error(request, HTTPStatus.UNAUTHORIZED, "Sign in to see this.", "")
     onward = quote(str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""))
     return RedirectResponse(f"/sign-in?next={onward}", HTTPStatus.SEE_OTHER)

@@ -10,9 +10,10 @@ from checkback.metrics.table import TABLE, Metric
 HEAD: Final = (
     "# Metrics\n\n"
     "`metrics_port` makes the driver serve them at `/metrics`; [monitoring.md](monitoring.md) says"
-    " how. `python -m checkback.metrics` makes this page from the table in `metrics/table.py`, and"
-    " the dashboard (`deploy/grafana/checkback.json`). [alerts.md](alerts.md) says what to do"
-    " about each alert of `deploy/prometheus/checkback.rules.yml`.\n\n"
+    " how. `python -m checkback.metrics` makes this page from the table in `metrics/table.py`."
+    " `deploy/grafana/checkback.json` is a dashboard with a panel for each metric of the pipeline;"
+    " [alerts.md](alerts.md) says what to do about each alert of"
+    " `deploy/prometheus/checkback.rules.yml`.\n\n"
     "Counters begin at 0 with every start of the job, which Prometheus' `rate` and `increase` allow"
     " for. Gauges of what the state holds are `NaN` until a start has read the checkpoint, the lag"
     " until it has run a batch. No label"

@@ -1,4 +1,4 @@
-"""The table of all metrics; endpoint, dashboard and docs page are made of it.
+"""The table of all metrics; endpoint and docs page are made of it.
 
 The names follow RocketMQ's (`rocketmq_half_messages` is `checkback_half_messages`). Every label
 has few values: each `Label` lists them or says what bounds them. No label of the pipeline is a

@@ -38,6 +38,13 @@ def overview(request: Request, visitor: Reader) -> HTMLResponse:
     return page(request, visitor, "overview.html", snapshot=history.latest, plots=history.plots())
 
 
+@parts.get("/live")
+def live(request: Request, visitor: Reader) -> HTMLResponse:
+    """Show the newest snapshot."""
+    history = console_of(request).history
+    return part(request, visitor, "live.html", snapshot=history.latest, plots=history.plots())
+
+
 @parts.get("/groups")
 def groups(request: Request, visitor: Reader) -> HTMLResponse:
     """Show producer groups and their live members."""

@@ -11,20 +11,26 @@ async function load(part) {
 }
 document.querySelectorAll("[data-load]").forEach(load);
 
-// The live part comes as server-sent events; the browser connects again by itself.
+// The live part is read again every two seconds.
 const live = document.querySelector("[data-live]");
-if (live && "EventSource" in window) {
-  let source = null;
+if (live) {
+  let timer = null;
   const button = document.querySelector("[data-pause]");
-  const listen = () => {
-    source = new EventSource(live.dataset.live);
-    source.addEventListener("snapshot", (event) => { live.innerHTML = event.data; live.classList.remove("stale"); });
-    source.addEventListener("error", () => live.classList.add("stale"));
-    button.textContent = "Pause";
+  const read = async () => {
+    try {
+      const answer = await fetch(live.dataset.live, { credentials: "same-origin" });
+      if (!answer.ok) throw answer;
+      live.innerHTML = await answer.text();
+      live.classList.remove("stale");
+    } catch {
+      live.classList.add("stale");
+    }
+    if (timer) timer = setTimeout(read, 2000);
   };
+  const go = () => { timer = setTimeout(read, 2000); button.textContent = "Pause"; };
   button.hidden = false;
   button.addEventListener("click", () => {
-    if (source) { source.close(); source = null; button.textContent = "Go on"; } else { listen(); }
+    if (timer) { clearTimeout(timer); timer = null; button.textContent = "Go on"; } else { go(); }
   });
-  listen();
+  go();
 }

@@ -20,7 +20,6 @@ from checkback.console.app import SECURITY_HEADERS, new_application
 from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.console.pages import reading as pages
 from checkback.console.pages.acting import _own_path
-from checkback.console.pages.live import event
 from checkback.console.pending_view import PendingView
 
 ROOT = Path(__file__).parents[3]
@@ -237,7 +236,7 @@ def test_where_strangers_may_not_read_they_are_asked_to_sign_in(tmp_path: Path) 
     asked = client.get("/pending?group=a", follow_redirects=False)
     assert asked.headers["location"] == "/sign-in?next=/pending%3Fgroup%3Da"
     assert client.get("/parts/groups").status_code == 401
-    assert client.get("/live").status_code == 401
+    assert client.get("/parts/live").status_code == 401
     assert client.get("/healthz").json() == {"alive": True}
 
 
@@ -261,10 +260,6 @@ def test_every_page_and_part_wants_a_reader() -> None:
     for routes in (pages.router, pages.parts):
         for route in routes.routes:
             assert "visitor" in route.endpoint.__annotations__, route  # type: ignore[attr-defined]
-
-
-def test_an_event_has_a_field_for_each_line() -> None:
-    assert event("snapshot", "<p>\na</p>") == "event: snapshot\ndata: <p>\ndata: a</p>\n\n"
 
 
 def test_the_console_needs_no_spark() -> None:
