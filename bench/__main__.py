@@ -1,4 +1,4 @@
-"""Measures on this machine: ``python -m bench pipeline``, ``latency``, ``backlog`` or ``client``.
+"""Measures here: ``python -m bench pipeline``, ``latency``, ``backlog``, ``client`` or ``relay``.
 
 With ``--smoke`` a verb shows in a minute that it works; such a run says nothing about times.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bench import backlog, client, latency, pipeline
+from bench import backlog, client, latency, pipeline, relay
 from bench.result import document, machine_facts, problems_of, result_text
 from bench.setting import Bench, add_options, bench_setting, say
 from checkback.protocol.errors import CheckbackError, OperationalError
@@ -20,8 +20,11 @@ BENCHES: Final[Mapping[str, type[Bench]]] = {
     "pipeline": pipeline.PipelineBench,
     "latency": latency.LatencyBench,
     "backlog": backlog.BacklogBench,
+    "relay": relay.RelayBench,
 }
-VERBS: Final = {"pipeline": pipeline, "latency": latency, "backlog": backlog, "client": client}
+VERBS: Final = {
+    "pipeline": pipeline, "latency": latency, "backlog": backlog, "client": client, "relay": relay
+}  # fmt: skip
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -67,6 +67,16 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "first_batch_after_restart": Bound("backlog", MILLION, at_most=20, unit="s"),
     "visible_p99_in_storm": Bound("backlog", MILLION, at_most=3),
     "worker_rss_in_storm": Bound("backlog", MILLION, at_most=400, unit="MiB"),
+    "relay_idle_cores": Bound("relay", 10_000, at_most=0.02, unit="cores"),
+    "relay_p50_at_100": Bound("relay", 10_000, at_most=8, unit="ms"),
+    "relay_p99_at_100": Bound("relay", 10_000, at_most=20, unit="ms"),
+    "relay_cores_at_100": Bound("relay", 10_000, at_most=0.15, unit="cores"),
+    "relay_p50_at_1000": Bound("relay", 10_000, at_most=20, unit="ms"),
+    "relay_p99_at_1000": Bound("relay", 10_000, at_most=70, unit="ms"),
+    "relay_cores_at_1000": Bound("relay", 10_000, at_most=0.3, unit="cores"),
+    "relay_p50_at_2000": Bound("relay", 10_000, at_most=40, unit="ms"),
+    "relay_p99_at_2000": Bound("relay", 10_000, at_most=120, unit="ms"),
+    "relay_cores_at_2000": Bound("relay", 10_000, at_most=0.6, unit="cores"),
 }
 
 

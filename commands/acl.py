@@ -31,6 +31,8 @@ from checkback.security.grants import (
     operator_grants,
     pipeline_grants,
     producer_grants,
+    relay_grants,
+    relayed_pipeline_grants,
 )
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
@@ -202,6 +204,7 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
 @click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
+@click.option("--relay", "relay", is_flag=True, help="For `checkback relay`.")
 @click.option("--operators", is_flag=True, help="For operators' commands and the console.")
 @click.option(
     "--command-config",
@@ -217,6 +220,7 @@ def grants(
     groups: tuple[str, ...],
     topics: tuple[str, ...],
     pipeline: bool,
+    relay: bool,
     operators: bool,
     command_config: str,
 ) -> None:
@@ -224,11 +228,14 @@ def grants(
 
     They give a principal what it needs, and no more. What is optional is printed as a comment. With
     --pipeline, name every real topic, and with --group the pipeline may ask only those groups. The
-    same holds for --operators.
+    same holds for --operators; --relay needs the real topics.
     """
-    if pipeline and operators:
-        raise UsageError("Give --pipeline or --operators, each for a principal of its own.")
-    central = pipeline_grants if pipeline else operator_grants if operators else None
+    chosen = {pipeline_grants: pipeline, relay_grants: relay, operator_grants: operators}
+    if sum(chosen.values()) > 1:
+        raise UsageError(
+            "Give --pipeline, --relay or --operators, each for a principal of its own."
+        )
+    central = next((one for one, is_chosen in chosen.items() if is_chosen), None)
     found = _grants(settings, groups, topics, central)
     commands = [
         kafka_acls_command(grant, principal, settings.bootstrap_servers, command_config)
@@ -252,6 +259,8 @@ def _grants(
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
         found = central(names, settings.application_id, topics, groups)
+        if central is pipeline_grants and settings.relay:
+            found = [*found, *relayed_pipeline_grants(names, settings.application_id)]
         rules = rules_topic(settings.acl_file)
         return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:

@@ -26,6 +26,7 @@ READER: Final[dict[str, Any]] = {
     "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": 1,
     "fetch.error.backoff.ms": 20,
+    "topic.metadata.refresh.interval.ms": 30_000,
     "queued.max.messages.kbytes": 32_768,
 }
 MEMBER: Final[dict[str, Any]] = {

@@ -100,6 +100,11 @@ class RelayPartition:
         self.half_end = max(self.half_end, self.half_position)
 
     @property
+    def next_op(self) -> int:
+        """The next op to read."""
+        return self.ops[-1].offset + 1 if self.ops else self.position
+
+    @property
     def floor(self) -> int:
         """No half below this offset will be delivered (rule 7)."""
         lowest = self.memory.lowest

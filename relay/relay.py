@@ -128,8 +128,11 @@ class Relay:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is in the group, and serves every partition that it was given."""
-        return self._ops.metadata is not None and [*self.partitions] == self._ops.assigned
+        """Whether it is in the group, and serves what it was given and relays may take."""
+        if self._ops.metadata is None or (self._ops.assigned and not self.partitions):
+            return False
+        found = self._log.partitions
+        return all(number in found and found[number].is_read for number in self._starting)
 
     @property
     def memory_bytes(self) -> int:
@@ -194,7 +197,7 @@ class Relay:
         for message in sorted_out(messages, self._ops_end, self._unreadable_op):
             record, number = readable(message), message.partition() or 0
             found = self.partitions.get(number)
-            if found is not None:
+            if found is not None and (message.offset() or 0) >= found.next_op:
                 is_read = not isinstance(record, UnreadableHeaders)
                 said = self.rules.op(record, number) if is_read else None
                 found.ops.append(
@@ -208,7 +211,7 @@ class Relay:
 
     def _unreadable_op(self, message: Message) -> None:
         found = self.partitions.get(message.partition() or 0)
-        if found is not None:
+        if found is not None and (message.offset() or 0) >= found.next_op:
             record = UnreadableHeaders(message, "can't be unpacked")
             op = ReadOp(found.number, message.offset() or 0, record, None, time.monotonic())
             found.ops.append(op)
@@ -289,7 +292,7 @@ class Relay:
             share = self.settings.relay_memory_bytes_max // len(self.partitions)
             for one in self.partitions.values():
                 one.memory.bytes_max = share
-            self._ops.read({at: _read_to(one) for at, one in self.partitions.items()})
+            self._ops.read({at: one.next_op for at, one in self.partitions.items()})
             self._halves.read({at: one.half_position for at, one in self.partitions.items()})
 
     def _ends(self, topic: str, numbers: Sequence[int]) -> dict[int, int]:
@@ -395,10 +398,6 @@ class _Start:
 
     position: int | None = None
     half_end: int = 0
-
-
-def _read_to(one: RelayPartition) -> int:
-    return one.ops[-1].offset + 1 if one.ops else one.position
 
 
 def _mark(names: TopicNames, one: RelayPartition) -> SinkRecord:

@@ -185,7 +185,6 @@ class _OneProducer:
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "delivery.report.only.error": True,
                 # No methods: a producer that refers to its owner would only end with a garbage
                 # collection.
                 "on_delivery": partial(_rejected, self.rejections),
@@ -214,6 +213,8 @@ class _OneProducer:
             lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
             CALL_S + HANGING_AFTER_S,
         )
+        if producer.flush(CALL_S):  # and have the reports of the marks
+            raise HangingCallError("the brokers did not take the records in time")
         sent_s = time.monotonic()
         producer.commit_transaction(CALL_S)
         took_s = time.monotonic() - sent_s

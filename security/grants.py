@@ -120,6 +120,51 @@ def pipeline_grants(
     ]  # fmt: skip
 
 
+def relayed_pipeline_grants(names: TopicNames, application_id: str) -> list[Grant]:
+    """Return what the pipeline needs besides, where relay is set."""
+    return [
+        Grant(
+            Resource.TOPIC, names.decided, (READ, WRITE),
+            "read what a relay made of ops, and say who takes them",
+        ),
+        Grant(
+            Resource.TOPIC, names.decided, (DESCRIBE_CONFIGS,), "see wrong settings",
+            is_optional=True,
+        ),
+        Grant(
+            Resource.GROUP, f"{application_id}-relay", (READ,), "take the ops back from relays"
+        ),
+    ]  # fmt: skip
+
+
+def relay_grants(
+    names: TopicNames,
+    application_id: str,
+    real_topics: Sequence[str],
+    groups: Sequence[str] = (),  # noqa: ARG001 - as of the others
+) -> list[Grant]:
+    """Return what `checkback relay` needs."""
+    topic = Resource.TOPIC
+    return [
+        Grant(topic, names.half, (READ,), "read half messages"),
+        Grant(topic, names.op, (READ,), "read ops"),
+        Grant(topic, names.decided, (READ, WRITE), "say what became of each op"),
+        *(Grant(topic, one, (WRITE,), "deliver final messages") for one in real_topics),
+        Grant(
+            Resource.TRANSACTIONAL_ID, f"{application_id}-relay-", (WRITE,),
+            "end each transaction once", is_prefix=True,
+        ),
+        Grant(
+            Resource.GROUP, f"{application_id}-relay", (READ,),
+            "share the partitions with other relays, and keep the position",
+        ),
+        *(
+            Grant(topic, one, (DESCRIBE_CONFIGS,), "see a topic's limits", is_optional=True)
+            for one in real_topics
+        ),
+    ]  # fmt: skip
+
+
 def _optional_pipeline_grants(
     names: TopicNames, application_id: str, real_topics: Sequence[str], groups: Sequence[str]
 ) -> list[Grant]:

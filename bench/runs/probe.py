@@ -18,7 +18,7 @@ import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from numpy.typing import NDArray
 
-from bench.runs.query import Query
+from bench.runs.query import MonitoredProcess
 from bench.runs.workload import QUEUE, Workload, ends_of
 from checkback.protocol.errors import OperationalError
 from checkback.protocol.properties import (
@@ -66,7 +66,12 @@ class Visibility:
 
 
 def visibility(
-    query: Query, transactions_per_s: float, seconds: float, *, has_rollbacks: bool = True
+    query: MonitoredProcess,
+    transactions_per_s: float,
+    seconds: float,
+    *,
+    has_rollbacks: bool = True,
+    linger_ms: int = LINGER_MS,
 ) -> Visibility:
     """Send transactions to a running job at a rate; return when each was committed and seen.
 
@@ -82,6 +87,7 @@ def visibility(
         trial.settings.half_partitions,
         transactions_per_s,
         seconds,
+        linger_ms,
     )
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         found = process.submit(run, probe)
@@ -99,6 +105,7 @@ class Probe:
     partitions: int
     transactions_per_s: float
     seconds: float
+    linger_ms: int
     sent_ms: dict[tuple[int, int], float] = field(default_factory=dict)
     seen_ms: dict[tuple[int, int], float] = field(default_factory=dict)
 
@@ -122,7 +129,7 @@ class Probe:
             headers = cast("SentHeaders", op.headers())
             producer.produce(self.topics.op, op.value(), op.key(), at[0], headers=headers)
 
-        producer = Producer({**QUEUE, **self.connection, "linger.ms": LINGER_MS})
+        producer = Producer({**QUEUE, **self.connection, "linger.ms": self.linger_ms})
         started_s = time.monotonic()
         while sent < total:
             if sent <= (time.monotonic() - started_s) * self.transactions_per_s:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from bench.__main__ import parse, run_verb
+from bench.relay import RATES
 from bench.result import BOUNDS
 
 
@@ -37,3 +38,13 @@ def test_the_job_is_measured_beside_spark_s_own_sink(
 @pytest.mark.timeout(600)
 def test_a_verb_that_no_other_test_runs_is_complete(bootstrap_servers: str, tmp_path: Path) -> None:
     smoke("backlog", bootstrap_servers, tmp_path)
+
+
+@pytest.mark.nightly  # as above
+@pytest.mark.timeout(600)
+def test_a_relay_is_measured_at_each_rate(bootstrap_servers: str, tmp_path: Path) -> None:
+    result = smoke("relay", bootstrap_servers, tmp_path)
+
+    measured = {measure["name"] for measure in result["measures"]}
+    assert {f"relay_p50_at_{rate:.0f}" for rate in RATES} < measured
+    assert measured == {name for name, bound in BOUNDS.items() if bound.verb == "relay"}

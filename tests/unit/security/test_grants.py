@@ -13,6 +13,8 @@ from checkback.security.grants import (
     Resource,
     kafka_acls_command,
     pipeline_grants,
+    relay_grants,
+    relayed_pipeline_grants,
 )
 
 NAMES = TopicNames("eu.")
@@ -35,6 +37,20 @@ def test_with_groups_the_pipeline_may_ask_only_them() -> None:
         "eu.RMQ_SYS_TRANS_CHECK_stock",
         "eu.TRANS_CHECK_MAX_TIME_TOPIC",
     }
+
+
+def test_only_relay_and_pipeline_may_write_what_is_believed() -> None:
+    decided = ("topic", "eu.RMQ_SYS_TRANS_DECIDED_TOPIC", "Write")
+    relay = rights(relay_grants(NAMES, "checkback", ["paid"]))
+
+    assert decided in relay
+    assert ("group", "checkback-relay", "Read") in relay
+    assert ("transactional-id", "checkback-relay-*", "Write") in relay
+    assert {name for kind, name, right in relay if kind == "topic" and right == "Write"} == {
+        "paid", decided[1],
+    }  # fmt: skip
+    assert decided in rights(relayed_pipeline_grants(NAMES, "checkback"))
+    assert decided not in rights(pipeline_grants(NAMES, "checkback", ["paid"]))
 
 
 def test_the_command_is_what_a_shell_takes() -> None:
