@@ -107,7 +107,7 @@ def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> N
     if len(refused):
         builder.count_refusals(len(refused))
         refused = refused.take(refused.source_offset >= 0)
-        builder.act(action, refused.offset, refused.detail, refused.source_offset)
+        builder.act(action, refused.offset, refused.detail)
 
 
 def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import reduce
-from operator import or_
 from typing import Final
 
 import numpy as np
@@ -67,9 +65,9 @@ class Events(Columns):
         """Return the rows of all parts, in their order."""
         return Events.joined(Events.empty(), *parts)
 
-    def of_kind(self, *kinds: EventKind) -> Events:
-        """Return the rows of these kinds, ascending by the records' own offsets."""
-        rows = np.flatnonzero(reduce(or_, (self.kind == kind for kind in kinds)))
+    def of_kind(self, kind: EventKind) -> Events:
+        """Return the rows of this kind, ascending by the records' own offsets."""
+        rows = np.flatnonzero(self.kind == kind)
         if not len(rows):
             return Events.empty()
         source = self.source_offset[rows]

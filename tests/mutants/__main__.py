@@ -18,6 +18,8 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +28,8 @@ ROOT: Final = HERE.parents[1]
 COPY: Final = ROOT / "build" / "mutants"
 SETTLED: Final = ("killed", "timeout", "not checked")
 """What mutmut says of a change that a test noticed, or that was not asked for."""
+AT_IMPORT: Final = "checkback.state.transitions."
+"""What is computed when its module is imported: before mutmut chooses a change, in a fork."""
 
 
 class Change(NamedTuple):
@@ -51,7 +55,10 @@ def main() -> int:
     began_s = time.monotonic()
     mutmut("run", "--max-children", str(chosen.processes), *chosen.names)
     outcomes = list(_outcomes())
-    survived = {name: _change(name) for name, outcome in outcomes if outcome not in SETTLED}
+    left = [name for name, outcome in outcomes if outcome not in SETTLED]
+    with ThreadPoolExecutor(chosen.processes) as pool:
+        noticed = {*compress(left, pool.map(_is_noticed_at_import, left))}
+    survived = {name: _change(name) for name in left if name not in noticed}
     known = equivalents((HERE / "equivalent.toml").read_text("utf-8"))
     unknown = {name: change for name, change in survived.items() if change.short not in known}
     stale = set() if chosen.names else known - {change.short for change in survived.values()}
@@ -87,6 +94,16 @@ def _outcomes() -> Iterator[tuple[str, str]]:
     for line in mutmut("results", "--all", "true", output=subprocess.PIPE).splitlines():
         name, _, outcome = line.strip().partition(": ")
         yield name, outcome
+
+
+def _is_noticed_at_import(name: str) -> bool:
+    if not name.startswith(AT_IMPORT):
+        return False
+    environment = os.environ | {"MUTANT_UNDER_TEST": name, "PYTHONPATH": "src:."}
+    command = [sys.executable, "-m", "pytest", "-qx", "tests/unit/state/test_transitions.py"]
+    place = COPY / "mutants"
+    tested = subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False)
+    return tested.returncode != 0
 
 
 def _change(name: str) -> Change:

@@ -137,7 +137,7 @@ def refused_op(offset: int, source: int, now: int) -> Record:
     """An op that access control refused: the page that it is in has nothing to do with its half."""
     del offset
     reason = RefusedReason.SIGNATURE_WRONG
-    return Record(EventKind.REFUSED_OP, source % PAGE_SIZE, source, now, detail=reason)
+    return Record(EventKind.REFUSED_OP, source, source, now, detail=reason)
 
 
 @settings(max_examples=150, deadline=None)

@@ -94,21 +94,25 @@ def test_a_jvm_has_its_whole_heap_from_the_start_where_its_size_is_known(
     assert java_options(memory).removeprefix(" ".join(COLLECTOR)) == heap
 
 
-def test_a_jvm_is_told_about_the_memory_it_gets() -> None:
-    own = {"driver.memory": "3g", "executor.memory": "5g"}
+DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+OWN_LOG = f"-D{LOG_CONFIGURATION}=/etc/log4j2.properties"
 
-    chosen = session_settings(Settings(spark=own), [])
 
-    assert "-Xms3g" in chosen["spark.driver.extraJavaOptions"]
-    assert "-Xms5g" in chosen["spark.executor.extraJavaOptions"]
+def test_a_jvm_is_told_about_its_memory_and_its_log_unless_its_options_are_the_users() -> None:
+    plain = session_settings(Settings(), [])
+    told = session_settings(
+        Settings(log_format="json", spark={"driver.memory": "3g", "executor.memory": "5g"}), []
+    )
+    own = session_settings(Settings(log_format="json", spark={EXECUTOR: OWN_LOG}), [])
+
     # What spark-defaults.conf says of executors is not known here.
-    assert "-Xms" not in session_settings(Settings(), [])["spark.executor.extraJavaOptions"]
-
-
-def test_the_options_of_a_jvm_are_the_users_if_there_are_any() -> None:
-    chosen = session_settings(Settings(spark={"executor.extraJavaOptions": "-Xss2m"}), [])
-
-    assert chosen["spark.executor.extraJavaOptions"] == "-Xss2m"
+    assert "-Xms" not in plain[EXECUTOR]
+    assert LOG_CONFIGURATION not in plain[DRIVER] + plain[EXECUTOR]
+    assert "-Xms3g" in told[DRIVER]
+    assert "-Xms5g" in told[EXECUTOR]
+    assert all(f"-D{LOG_CONFIGURATION}={JSON_LOG}" in told[one] for one in (DRIVER, EXECUTOR))
+    assert own[EXECUTOR] == OWN_LOG
 
 
 def test_the_user_may_change_defaults_but_not_what_correctness_rests_on() -> None:
@@ -127,19 +131,17 @@ def test_the_user_may_change_defaults_but_not_what_correctness_rests_on() -> Non
     assert chosen["spark.jars"] == "mine.jar,source.jar"
 
 
-def test_only_a_local_spark_is_bound_to_loopback() -> None:
-    assert session_settings(Settings(), [])["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.host" not in session_settings(Settings(master="spark://h:1"), [])
+def test_what_depends_on_the_master() -> None:
+    """Only a local Spark is bound to loopback; paths of Yarn's are too long for Unix sockets."""
+    local, other, yarn = (
+        session_settings(Settings(master=master), []) for master in ("local", "spark://h:1", "yarn")
+    )
 
-
-def test_workers_are_reached_by_unix_sockets_where_the_path_is_short_enough() -> None:
-    sockets = "spark.python.unix.domain.socket.enabled"
-    off = {sockets: "false"}
-
-    assert session_settings(Settings(), [])[sockets] == "true"
-    assert session_settings(Settings(master="spark://h:1"), [])[sockets] == "true"
-    assert sockets not in session_settings(Settings(master="yarn"), [])
-    assert session_settings(Settings(spark=off), [])[sockets] == "false"
+    assert local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in other
+    assert local[SOCKETS] == other[SOCKETS] == "true"
+    assert SOCKETS not in yarn
+    assert session_settings(Settings(spark={SOCKETS: "false"}), [])[SOCKETS] == "false"
 
 
 @pytest.fixture
@@ -149,31 +151,19 @@ def file_manager(spark: SparkSession) -> Iterator[Callable[[], str | None]]:
     spark.conf.unset(FILE_MANAGER)
 
 
-def test_a_local_checkpoint_is_written_without_asking_for_links(
+def test_a_local_checkpoint_is_written_without_asking_for_links_unless_the_user_chose(
     spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
 ) -> None:
-    spare_processes(spark, str(tmp_path / "checkpoint"))
+    spare_processes(spark, "hdfs://127.0.0.1:1/checkpoint")
+    assert file_manager() is None
 
+    spare_processes(spark, str(tmp_path / "checkpoint"))
     found = file_manager()
     assert found == FILE_MANAGER_WITHOUT_LINKS
     assert spark.sparkContext._jvm.java.lang.Class.forName(found)  # type: ignore[union-attr]
 
-
-def test_any_other_checkpoint_is_written_as_spark_sees_fit(
-    spark: SparkSession, file_manager: Callable[[], str | None]
-) -> None:
-    spare_processes(spark, "hdfs://127.0.0.1:1/checkpoint")
-
-    assert file_manager() is None
-
-
-def test_the_user_may_choose_what_writes_the_checkpoint(
-    spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
-) -> None:
     spark.conf.set(FILE_MANAGER, "mine")
-
     spare_processes(spark, str(tmp_path))
-
     assert file_manager() == "mine"
 
 
@@ -188,17 +178,61 @@ def test_the_package_zip_holds_every_package_under_its_import_name(tmp_path: Pat
     assert not [name for name in names if name.endswith(".pyc")]
 
 
-def test_our_own_error_out_of_a_task_is_told_as_such() -> None:
-    wrapped = StreamingQueryException(
-        "Job aborted\n  File ...\nThe marker is gone\n"
-        "checkback.protocol.errors.CheckpointError: The marker of state partition 0 is gone.\n\tat"
-    )
+PROXY = (
+    "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message: "
+    'Traceback (most recent call last):\n  File "job.py", line 1\n'
+)
+FROM_JAVA = "py4j.protocol.Py4JJavaError: An error occurred while calling o9.collectToPython.\n: "
+GONE = "The marker of state partition 0 is gone."
+OTHER_PYTHON = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9"
 
-    told = explain(wrapped)
 
-    assert isinstance(told, CheckpointError)
-    assert told.message == "The marker of state partition 0 is gone."
-    assert told.exit_code == 4
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        pytest.param(
+            f"Job aborted\n  File\nx\ncheckback.protocol.errors.CheckpointError: {GONE}\n\tat",
+            CheckpointError, GONE,
+            id="our own error",
+        ),
+        pytest.param(
+            "Connection lost\nlong\nstack",
+            OperationalError, "The query ended: Connection lost",
+            id="one line",
+        ),
+        pytest.param(
+            f"{PROXY}ValueError: the true cause\n\npy4j.protocol.Py4JError: wrapped\n\tat x",
+            OperationalError, "The query ended: ValueError: the true cause",
+            id="behind wrappers",
+        ),
+        pytest.param(
+            f"{PROXY}pyspark.errors.exceptions.base.PySparkRuntimeError: {OTHER_PYTHON}\n",
+            OperationalError, OTHER_PYTHON,
+            id="another Python",
+        ),
+        *(
+            pytest.param(
+                f"{PROXY}{FROM_JAVA}{behind}{named}\n\tat java.base/x",
+                OperationalError, f"The query ended: {named}",
+                id=named,
+            )
+            for behind, named in (
+                ("org.apache.spark.SparkException: (TID 9): ", "java.lang.NoClassDefFoundError: X"),
+                ("", "java.lang.StackOverflowError"),
+                ("x\nCaused by: ", "java.io.IOException: Broken pipe"),
+                ("x: Lost task 0.3 (TID 9) (h executor 1): ", "java.io.IOException: y"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_query_is_told_in_one_line_by_its_cause(
+    said: str, kind: type[OperationalError], message: str
+) -> None:
+    told = explain(StreamingQueryException(said))
+
+    assert type(told) is kind
+    assert message in told.message
+    assert "\n" not in told.message
 
 
 @pytest.mark.parametrize(
@@ -256,64 +290,6 @@ def test_a_setting_that_only_the_java_client_rejects_is_named() -> None:
     assert "Expected value to be either true or false" in told.message
 
 
-def test_any_other_end_is_told_in_one_line() -> None:
-    told = explain(StreamingQueryException("Connection lost\nlong\nstack"))
-
-    assert type(told) is OperationalError
-    assert told.message == "The query ended: Connection lost"
-
-
-def test_the_cause_is_found_behind_sparks_wrappers() -> None:
-    wrapped = StreamingQueryException(
-        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message:\n"
-        "Traceback (most recent call last):\n"
-        '  File "job.py", line 1\n'
-        "ValueError: the true cause\n\n"
-        "py4j.protocol.Py4JError: wrapped\n\tat java.base/x"
-    )
-
-    assert explain(wrapped).message == "The query ended: ValueError: the true cause"
-
-
-@pytest.mark.parametrize(
-    ("behind", "named"),
-    [
-        (
-            "org.apache.spark.SparkException: (TID 9): java.lang.NoClassDefFoundError: no class X",
-            "java.lang.NoClassDefFoundError: no class X",
-        ),
-        ("java.lang.StackOverflowError", "java.lang.StackOverflowError"),
-        ("x\nCaused by: java.io.IOException: Broken pipe", "java.io.IOException: Broken pipe"),
-        (
-            "x: Lost task 0.3 in stage 1.0 (TID 9) (h executor 1): java.io.IOException: No Python",
-            "java.io.IOException: No Python",
-        ),
-    ],
-)
-def test_a_cause_in_the_jvm_is_named_behind_py4js_sentence(behind: str, named: str) -> None:
-    wrapped = StreamingQueryException(
-        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message: "
-        "Traceback (most recent call last):\n"
-        '  File "job.py", line 1\n'
-        "py4j.protocol.Py4JJavaError: An error occurred while calling o9.collectToPython.\n"
-        f": {behind}\n\tat java.base/x"
-    )
-
-    assert explain(wrapped).message == f"The query ended: {named}"
-
-
-def test_another_python_in_the_workers_is_named() -> None:
-    said = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9"
-    wrapped = StreamingQueryException(
-        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message: "
-        "Traceback (most recent call last):\n"
-        f"pyspark.errors.exceptions.base.PySparkRuntimeError: {said}\n"
-        "py4j.protocol.Py4JJavaError: An error occurred while calling o9.collectToPython.\n"
-    )
-
-    assert said in explain(wrapped).message
-
-
 def test_an_error_in_spark_itself_is_named_by_the_java_exception_behind_it() -> None:
     """Of that the exception's own text has only the message."""
     failure: Any = StreamingQueryException("[STREAM_FAILED] Query ended with exception: null")
@@ -351,26 +327,3 @@ def test_a_python_left_in_the_environment_runs_no_worker_of_a_local_master(
 
 def _stop(*_: object) -> None:
     raise InterruptedError
-
-
-DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
-
-
-def test_json_lines_are_asked_of_driver_and_executors() -> None:
-    chosen = session_settings(Settings(log_format="json"), [])
-
-    assert f"-D{LOG_CONFIGURATION}={JSON_LOG}" in chosen[DRIVER]
-    assert f"-D{LOG_CONFIGURATION}={JSON_LOG}" in chosen[EXECUTOR]
-
-
-def test_text_is_left_to_spark() -> None:
-    chosen = session_settings(Settings(), [])
-
-    assert LOG_CONFIGURATION not in chosen[DRIVER] + chosen[EXECUTOR]
-
-
-def test_a_log_configuration_of_the_users_own_stays() -> None:
-    own = f"-D{LOG_CONFIGURATION}=/etc/log4j2.properties"
-    chosen = session_settings(Settings(log_format="json", spark={EXECUTOR: own}), [])
-
-    assert chosen[EXECUTOR] == own

@@ -105,6 +105,18 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
     assert one._in_parts is not report
 
 
+def test_a_try_counts_on_from_the_parts_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Any = None
+    one, before = BatchWriter(BARE, 2, nothing, nothing, nothing), report_of(2, [])
+    before.counts["finals"] = 3
+    monkeypatch.setattr(BatchWriter, "_open", lambda *_: SimpleNamespace(marker=Marker(10, 0)))
+
+    assert one._try([], 9) == replace(report_of(2, []), skipped=True)
+    one._in_parts = before
+    assert one._try([], 9) == replace(before, skipped=True)
+    assert not before.skipped
+
+
 class SlowProducer:
     """A producer that needs a second for a record; its brokers abort old transactions."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import Event
+from threading import enumerate as living
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +111,8 @@ def test_a_call_that_never_comes_back_is_given_up() -> None:
     with pytest.raises(HangingCallError):
         call_within(never.wait, 0.01)
 
+    hanging = [one for one in living() if one.name.endswith("(run)")]
+    assert [one.daemon for one in hanging] == [True], "it would keep the process from its end"
     never.set()
 
 

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.transaction import marker
 from checkback.sinks.kafka.transaction.marker import (
     BY_HAND,
@@ -93,6 +94,21 @@ def test_a_group_is_asked_for_the_time_that_is_left_and_for_a_second_at_least(
         committed_offsets(consumer, [], until_s)
 
     assert limits == [30.0, 1.0, 1.0]
+
+
+def test_markers_that_can_not_be_read_are_told_with_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+
+    monkeypatch.setattr(marker, "committed_offsets", refuse)
+    store = MarkerStore(SinkSettings(Settings(), "query", {}, 9_000))
+    with pytest.raises(BrokerError, match="Group authorization failed") as told:
+        store.read([0])
+    store.close()
+
+    assert told.value.fields["code"] == "GROUP_AUTHORIZATION_FAILED"
 
 
 def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(

@@ -12,6 +12,7 @@ from checkback.state.formats.identity import group_part, identity_words
     ("group", "transaction_id", "words"),
     [
         (b"orders", b"t-1", (-148902383186266326, 890584896)),
+        (b"orders", b"t-3", (-149097852498242383, 2918219650)),
         ("grüße".encode(), b"x" * 40, (5326918057498644552, 2467394592)),
     ],
 )

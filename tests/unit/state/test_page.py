@@ -130,6 +130,15 @@ def test_direct_halves_that_version_1_wrote_are_plain_ones() -> None:
     ]
 
 
+def test_an_op_of_the_first_offset_of_the_former_direct_op_topic_has_no_copy_either() -> None:
+    direct = 2**62
+    later, first = ((direct + at).to_bytes(8, "little") for at in (7, 0))
+
+    page = Page.unpack(DIRECT_V1.replace(later, first))
+
+    assert page.waiting.source_offset.tolist() == [3, -1, -1]
+
+
 def test_what_is_read_of_a_page_has_its_types_and_stands_where_it_stood() -> None:
     story = Story()
     story.batch(SENT, half(3), half(1_000), half(5), op(5, COMMIT, 0), op(900, COMMIT, 1))

@@ -46,8 +46,9 @@ def test_arrays_are_the_table() -> None:
             assert NEXT_PHASE[phase, event] == expected.phase
             assert ACTION[phase, event] == (expected.action or 0)
             assert REASON[phase, event] == (expected.reason or 0)
-            counted = COUNTERS[phase, event].nonzero()[0].tolist()
-            assert counted == sorted(expected.counters)
+            counted = [int(one in expected.counters) for one in Counter]
+            assert COUNTERS[phase, event].tolist() == counted
+    assert {one.dtype.str for one in (NEXT_PHASE, ACTION, REASON, COUNTERS)} == {"|u1"}
 
 
 def test_a_verdict_is_never_changed_only_forgotten() -> None:
