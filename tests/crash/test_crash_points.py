@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -33,22 +32,22 @@ def run(
 
 
 TRIED_AGAIN = [
-    Case("a-page-decides", "decided", ("worker",), 0),
     Case("mid-produce", "mid-produce", ("sink",), 1, records=3),
     Case("before-commit-task", "before commit", ("worker",), 0),
-    Case("some-committed", "some committed", ("sink",), 0),
-    Case("committed", "committed", ("sink",), 1),
 ]
 """Spark repeats the task; no other process notices."""
 
 TRIED_AGAIN_AT_NIGHT = [
     Case("the-input-is-read", "input read", ("worker",), 1),
+    Case("a-page-decides", "decided", ("worker",), 0),
     Case("initialised", "initialised", ("sink",), 0),
     Case("marker-read", "marker read", ("sink",), 1),
     Case("begun", "begun", ("sink",), 0),
     Case("mid-produce-task", "mid-produce", ("worker",), 0, records=2),
     Case("flushed", "flushed", ("sink",), 0),
     Case("before-commit", "before commit", ("sink",), 1),
+    Case("some-committed", "some committed", ("sink",), 0),
+    Case("committed", "committed", ("sink",), 1),
     Case("committed-task", "committed", ("worker",), 0),
 ]
 """By day tests/simulation kills the sink and its task before and after each of its calls."""
@@ -59,24 +58,21 @@ BROKER_DIES = [
     Case("broker-before-commit", "before commit", ("broker",), 0),
 ]
 
-STARTED_AGAIN = [Case("planned", "planned", ("jvm",))]
-"""The pipeline is started again over the same checkpoint."""
-
-STARTED_AGAIN_AT_NIGHT = [
+STARTED_AGAIN = [
+    Case("planned", "planned", ("jvm",)),
     Case("some-committed-driver", "some committed", ("driver",), 1),
     Case("state-upload", "state upload", ("machine",), 1),
     Case("all-committed", "all committed", ("machine",)),
     Case("fencing", "fencing: before commit", ("machine",), 0),
 ]
-"""Five starts more; docs/guarantees.md names the quicker tests of what they leave."""
-
-
-def by_day_and_night(by_day: list[Case], at_night: list[Case]) -> list[Any]:
-    return [*by_day, *(pytest.param(case, marks=pytest.mark.nightly) for case in at_night)]
+"""The pipeline is started again over the same checkpoint: half a minute each. docs/guarantees.md
+names the quicker tests of what they leave; by day tests/integration/test_ledger.py starts one."""
 
 
 @pytest.mark.parametrize(
-    "case", by_day_and_night(TRIED_AGAIN, TRIED_AGAIN_AT_NIGHT), ids=lambda case: case.name
+    "case",
+    [*TRIED_AGAIN, *(pytest.param(one, marks=pytest.mark.nightly) for one in TRIED_AGAIN_AT_NIGHT)],
+    ids=lambda case: case.name,
 )
 def test_a_task_that_dies_is_tried_again(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
@@ -88,9 +84,8 @@ def test_a_broker_that_dies_is_waited_for(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 
 
-@pytest.mark.parametrize(
-    "case", by_day_and_night(STARTED_AGAIN, STARTED_AGAIN_AT_NIGHT), ids=lambda case: case.name
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", STARTED_AGAIN, ids=lambda case: case.name)
 def test_a_pipeline_that_dies_goes_on_where_it_was(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 

@@ -24,7 +24,6 @@ from tests.integration.checkpoint_stage import (
     cut_newest,
     empty,
     flip,
-    remove,
     wait_for_idle,
 )
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
@@ -134,17 +133,10 @@ def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(
 @pytest.mark.parametrize(
     ("damage", "code", "is_last_whole"),
     [
-        (cut("offsets/{batch}"), "torn", False),
         (flip("offsets/{batch}"), "torn", False),
         (cut("commits/{batch}"), "torn", False),
-        (remove("commits/{before}"), "hole", True),
-        (remove("offsets/{before}"), "hole", True),
         (cut("state/0/1/{version}.changelog"), "state", False),
-        (remove("state/0/0/{version}.changelog"), "state", False),
-        (cut("checkback/identity.json"), "torn", True),
         (cut_newest("checkback/terms"), "torn", True),
-        (cut("metadata"), "torn", True),
-        (remove("state/0/_metadata/metadata"), "missing", None),
         (empty("state/0/0/_metadata/schema"), "torn", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

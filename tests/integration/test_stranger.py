@@ -14,6 +14,8 @@ import pytest
 
 from checkback.deploy.broker import free_ports
 
+pytestmark = pytest.mark.nightly  # test_readme_example.py runs README's program by day
+
 README: Final = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 CHECKBACK: Final = Path(sys.executable).with_name("checkback")
 START_S: Final = 180

@@ -23,6 +23,8 @@ from checkback.deploy.broker import EmbeddedCluster
 from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError
 
+pytestmark = pytest.mark.nightly  # by day tests/unit/client/test_half_producer.py has such brokers
+
 ORDER = Message("paid", b"body")  # without a key: any partition may take it
 PROPERTIES = {"replica.lag.time.max.ms": "1500"}
 

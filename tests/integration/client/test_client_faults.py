@@ -207,9 +207,3 @@ def test_start_without_topics_says_what_to_do(
     bare = Checkback(bootstrap_servers, f"{unique}none-")
     with pytest.raises(BrokerError, match="checkback topics create"):
         bare.producer(listener, send_msg_timeout_ms=500)
-
-
-def test_start_without_a_broker_says_what_to_do(listener: Scripted) -> None:
-    away = Checkback("127.0.0.1:1", "")
-    with pytest.raises(BrokerError, match="could not be reached"):
-        away.producer(listener, start_timeout_ms=500)

@@ -84,19 +84,7 @@ def test_the_op_says_how_the_local_transaction_ended(
     assert producer.counters.snapshot()[event] == 1
 
 
-def test_the_listener_gets_message_argument_and_transaction_id(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    result = checkback.producer(listener).send_message_in_transaction(ORDER, arg=["any"])
-
-    ((message, argument),) = listener.executed
-    assert argument == ["any"]
-    assert message.transaction_id == result.transaction_id
-    assert (message.body, message.properties) == (ORDER.body, ORDER.properties)
-    assert ORDER.transaction_id == ""  # the caller's own is left as it was
-
-
-def test_the_half_is_stored_before_the_local_transaction_runs(
+def test_the_half_is_stored_before_the_local_transaction_runs_and_names_it(
     checkback: Checkback, listener: Scripted
 ) -> None:
     def look(message: Message, arg: object) -> LocalTransactionState:
@@ -105,29 +93,13 @@ def test_the_half_is_stored_before_the_local_transaction_runs(
 
     stored: list[str | None] = []
     listener.execute = look
-    result = checkback.producer(listener).send_message_in_transaction(ORDER)
+    result = checkback.producer(listener).send_message_in_transaction(ORDER, arg=["any"])
 
-    assert stored == [result.transaction_id]
-
-
-def test_an_exception_is_unknown_with_a_remark_and_kept_on_the_result(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    failure = ValueError("no such account")
-
-    def fail(message: Message, arg: object) -> None:
-        raise failure
-
-    listener.execute = fail
-    producer = checkback.producer(listener)
-    result = producer.send_message_in_transaction(ORDER)
-
-    (op,) = checkback.ops(1)
-    assert result.local_transaction_state is LocalTransactionState.UNKNOW
-    assert result.exception is failure
-    assert header(op, names.COMMIT_OR_ROLLBACK) == "0"
-    assert header(op, names.REMARK) == "ValueError: no such account"
-    assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
+    ((message, argument),) = listener.executed
+    assert argument == ["any"]
+    assert (message.body, message.properties) == (ORDER.body, ORDER.properties)
+    assert stored == [message.transaction_id] == [result.transaction_id]
+    assert ORDER.transaction_id == ""  # the caller's own is left as it was
 
 
 def half_queues(producer: TransactionMQProducer, messages: Iterable[Message]) -> list[int]:

@@ -323,10 +323,13 @@ def test_whatever_a_listener_raises_its_op_says_unknown(
         "g", bootstrap_servers="fake", transaction_listener=Raising()
     ) as producer:
         result = producer.send_message_in_transaction(Message("t", b"x"))
+        assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
 
     assert result.local_transaction_state is LocalTransactionState.UNKNOW
     assert result.exception is raised
-    assert [dict(op["headers"])["COMMIT_OR_ROLLBACK"] for op in kafka[0].ops[0].sent] == [b"0"]
+    [op] = kafka[0].ops[0].sent
+    assert dict(op["headers"])["COMMIT_OR_ROLLBACK"] == b"0"
+    assert dict(op["headers"])["REMARK"].startswith(type(raised).__name__.encode())
 
 
 def test_a_listener_that_ends_its_process_sends_no_op(kafka: list[Clients]) -> None:
