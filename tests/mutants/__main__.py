@@ -30,6 +30,12 @@ SETTLED: Final = ("killed", "timeout", "not checked")
 """What mutmut says of a change that a test noticed, or that was not asked for."""
 AT_IMPORT: Final = "checkback.state.transitions."
 """What is computed when its module is imported: before mutmut chooses a change, in a fork."""
+OF_HISTORIES: Final = (
+    "tests/property/test_histories.py::test_engine_and_model_agree_on_every_history"
+)
+TESTS_AT_IMPORT: Final = (
+    "tests/unit/state/test_transitions.py", f"{OF_HISTORIES}[2]", f"{OF_HISTORIES}[3]",
+)  # fmt: skip
 
 
 class Change(NamedTuple):
@@ -100,7 +106,7 @@ def _is_noticed_at_import(name: str) -> bool:
     if not name.startswith(AT_IMPORT):
         return False
     environment = os.environ | {"MUTANT_UNDER_TEST": name, "PYTHONPATH": "src:."}
-    command = [sys.executable, "-m", "pytest", "-qx", "tests/unit/state/test_transitions.py"]
+    command = [sys.executable, "-m", "pytest", "-qx", *TESTS_AT_IMPORT]
     place = COPY / "mutants"
     tested = subprocess.run(command, cwd=place, env=environment, capture_output=True, check=False)
     return tested.returncode != 0

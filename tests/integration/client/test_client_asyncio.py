@@ -46,18 +46,22 @@ class InLoop(AsyncTransactionListener):
         return COMMIT
 
 
+def producer_of(checkback: Checkback, listener: InLoop) -> AsyncTransactionMQProducer:
+    return AsyncTransactionMQProducer(
+        checkback.group,
+        bootstrap_servers=checkback.bootstrap_servers,
+        transaction_listener=listener,
+        topic_prefix=checkback.prefix,
+    )
+
+
 def test_local_transactions_and_checks_run_in_the_loop(checkback: Checkback, unique: str) -> None:
     topic = f"{unique}plain"
     checkback.create(TopicPlan(topic, 1))
     listener = InLoop()
 
     async def run() -> None:
-        async with AsyncTransactionMQProducer(
-            checkback.group,
-            bootstrap_servers=checkback.bootstrap_servers,
-            transaction_listener=listener,
-            topic_prefix=checkback.prefix,
-        ) as producer:
+        async with producer_of(checkback, listener) as producer:
             sends = [
                 producer.send_message_in_transaction(Message("paid", b"x"), arg=0) for _ in range(8)
             ]
@@ -82,12 +86,7 @@ def test_a_cancelled_await_does_not_stop_the_transaction(checkback: Checkback) -
     listener = InLoop()
 
     async def run() -> None:
-        async with AsyncTransactionMQProducer(
-            checkback.group,
-            bootstrap_servers=checkback.bootstrap_servers,
-            transaction_listener=listener,
-            topic_prefix=checkback.prefix,
-        ) as producer:
+        async with producer_of(checkback, listener) as producer:
             send = asyncio.create_task(
                 producer.send_message_in_transaction(Message("paid", b"x"), arg=8)
             )

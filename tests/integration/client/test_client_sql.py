@@ -124,32 +124,21 @@ def test_a_transaction_that_never_ran_is_rolled_back_for_good(
     assert booked(engine) == 0
 
 
-def test_a_rollback_that_the_application_asks_for_leaves_no_row(
-    engine: Engine, log: SqlTransactionLog
+@pytest.mark.parametrize("raises", [False, True])
+def test_what_is_rolled_back_or_raises_leaves_no_row(
+    engine: Engine, log: SqlTransactionLog, *, raises: bool
 ) -> None:
     def refuse(connection: Connection, message: Message, arg: Any) -> LocalTransactionState:
         book(connection, message, arg)
+        if raises:
+            raise ValueError("no stock")
         return ROLLBACK
 
     log._local_transaction = refuse
-    assert log.execute_local_transaction(half("a"), 1) is ROLLBACK
-    assert log.check_local_transaction(request("a")) is ROLLBACK
-    assert booked(engine) == 0
-
-
-def test_an_exception_leaves_no_row_and_is_in_the_result(
-    engine: Engine, log: SqlTransactionLog
-) -> None:
-    def fail(connection: Connection, message: Message, arg: Any) -> None:
-        book(connection, message, arg)
-        raise ValueError("no stock")
-
-    log._local_transaction = fail
     outcome = result_of(log.execute_local_transaction(half("a"), 1))
-    assert outcome.state is ROLLBACK
-    assert outcome.remark == "ValueError: no stock"
-    assert booked(engine) == 0
+    assert (outcome.state, outcome.remark) == (ROLLBACK, "ValueError: no stock" if raises else "")
     assert log.check_local_transaction(request("a")) is ROLLBACK
+    assert booked(engine) == 0
 
 
 @pytest.mark.parametrize("outlives_the_check", [True, False])
