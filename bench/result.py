@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -22,11 +21,8 @@ from bench.runs.query import MonitoredProcess
 from bench.runs.samples import MIB, PYTHON_KINDS
 from checkback import __version__
 from checkback.deploy.jars import jar_paths
-from checkback.deploy.java import find_java, java_version
+from checkback.operations.doctor.doctor import software
 
-PACKAGES: Final = {
-    "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy", "pandas"
-}  # fmt: skip
 NO_OPTIONS: Final = {"verb", "output", "save", "data_dir", "topic_prefix"}
 """Arguments that change nothing about the result."""
 Kind = TypeVar("Kind")
@@ -218,11 +214,7 @@ def machine_facts() -> dict[str, object]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software; the embedded broker's is that of its jar."""
-    found = {"checkback": __version__, "python": platform.python_version()}
-    found["java"] = str(java_version(find_java()))
-    found |= {
-        package.name: package.version for package in distributions() if package.name in PACKAGES
-    }
+    found = {"checkback": __version__, **{one.check: one.says for one in software()}}
     for jar in jar_paths("kafka"):
         if match := re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name):
             found["kafka broker"] = match[1]

@@ -86,10 +86,10 @@ class Doctor:
         Checks mostly wait for brokers, so they run beside each other.
         """
         with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-            software = pool.submit(list, _software())
+            local = pool.submit(list, software())
             found = list(guarded("access control", self._access_control))
             found += guarded("brokers", self._broker_checks.brokers)
-            yield from [*software.result(), *found]
+            yield from [*local.result(), *found]
             if found[-1].result is Result.FAILED:
                 return  # every other check would say the same
             checks = self._broker_checks.by_name()
@@ -253,7 +253,8 @@ class Doctor:
         return found
 
 
-def _software() -> Findings:
+def software() -> Findings:
+    """Yield the versions of Python, Java and the libraries, and what is missing."""
     yield Diagnosis("python", Result.OK, platform.python_version())
     yield from guarded("java", _java)
     for package in PACKAGES:
