@@ -115,12 +115,6 @@ def require_readable(checkpoint: ReadableCheckpoint) -> None:
 def read_log(files: FolderFiles, name: str, parse: Callable[[bytes], T], about: str) -> T:
     """Return what one of Spark's log files says.
 
-    Args:
-        files: the checkpoint.
-        name: of the file.
-        parse: takes its content, and raises BrokenLogError.
-        about: what the file is, for the error.
-
     Raises:
         CheckpointError: it can't be read.
     """

@@ -25,12 +25,7 @@ HADOOP_SETTINGS: Final = "HADOOP_CONF_DIR"
 
 
 def local_folder(checkpoint: str, spark: Mapping[str, str]) -> Path | None:
-    """Return the folder of a checkpoint on this machine's disks, None if Hadoop has to be asked.
-
-    Args:
-        checkpoint: the setting.
-        spark: the `spark.*` settings, which may name another file system.
-    """
+    """Return the folder of a checkpoint on this machine's disks, None if Hadoop has to be asked."""
     if checkpoint.startswith("file:"):
         return Path(unquote(urlsplit(checkpoint).path))
     names_another = any(name.endswith(DEFAULT_FILE_SYSTEM) for name in spark)
@@ -41,11 +36,7 @@ def local_folder(checkpoint: str, spark: Mapping[str, str]) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class LocalCheckpoint:
-    """A checkpoint folder on this machine's disks; see ReadableCheckpoint for the methods.
-
-    Args:
-        folder: where it is.
-    """
+    """A checkpoint folder on this machine's disks; see ReadableCheckpoint for the methods."""
 
     folder: Path
 

@@ -35,13 +35,7 @@ CONDITIONAL_CREATE: Final = "fs.option.create.conditional.overwrite"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStore:
-    """A checkpoint folder; file names are relative to it, with slashes.
-
-    Args:
-        jvm: py4j's view of a JVM that has Spark.
-        configuration: Hadoop's Configuration.
-        path: folder or object-store path.
-    """
+    """A checkpoint folder; file names are relative to it, with slashes."""
 
     jvm: Any
     configuration: Any

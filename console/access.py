@@ -62,8 +62,6 @@ class AccessRules:
         proxy_header: header with the operator's name, "" for none.
         proxy_secret: digest of the secret that the proxy adds. An address alone proves nothing:
             every program and every browser of the proxy's machine connects from there.
-        proxies: addresses from which the header is believed.
-        anybody_reads: whether pages are shown to those who have not signed in.
         bodies: who sees keys, properties and bodies; "nobody", "operators" or
             "everybody".
     """

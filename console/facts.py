@@ -52,13 +52,7 @@ bodies would fill the console's memory."""
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A producer group.
-
-    Args:
-        facts: what is pending, and how many members live.
-        finding: what the doctor says about it.
-        is_counted: whether it is known what is pending.
-    """
+    """A producer group."""
 
     facts: GroupFacts
     finding: Diagnosis

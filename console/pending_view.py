@@ -152,12 +152,7 @@ class PendingView:
 
 
 def asked_ms(notes: list[TermsNote], deadline_ms: int) -> int | None:
-    """Return when a half was last asked about: one check interval before its deadline.
-
-    Args:
-        notes: they have the interval; None is returned if there is none.
-        deadline_ms: the half's.
-    """
+    """Return when a half was last asked about: one check interval before its deadline."""
     times = [(note.planned_ms, deadline_ms - note.terms.rules.check_interval_ms) for note in notes]
     by_later = [asked for from_ms, asked in times if asked >= from_ms]
     return by_later[-1] if by_later else next((asked for _, asked in times), None)

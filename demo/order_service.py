@@ -133,7 +133,6 @@ class OrderService:
     """Sends the orders that wait in the database, and answers checks.
 
     Args:
-        database: the database with the orders.
         never_answered: send the orders that are never answered for; else all others.
     """
 

@@ -87,11 +87,7 @@ class OrderDatabase:
             connection.execute("COMMIT")
 
     def take_batch(self, *, never_answered: bool) -> list[Order]:
-        """Return the next batch that no process has taken yet, empty if there is none.
-
-        Args:
-            never_answered: take the orders that are never answered for; else all others.
-        """
+        """Return the next batch that no process has taken yet, empty if there is none."""
         with self.transaction() as connection:
             rows = connection.execute(
                 "UPDATE incoming SET taken = 1 WHERE batch = (SELECT min(batch) FROM incoming "

@@ -124,11 +124,7 @@ ANSWER_LABELS: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a run, and whether it is settled.
-
-    Args:
-        halves_expected: number of half messages that will be sent.
-    """
+    """Counts of a run, and whether it is settled."""
 
     halves_expected: int
     counts: Counter[str] = field(default_factory=Counter)

@@ -317,10 +317,8 @@ class EmbeddedCluster:
     """Several brokers as one cluster, for tests that change leaders; a context manager.
 
     Args:
-        data_dir: folder for all brokers.
         brokers: number of brokers; each can be stopped, killed, paused and restarted alone.
         properties: properties of every broker, as for EmbeddedBroker.
-        heap_mb: each JVM's heap.
     """
 
     def __init__(

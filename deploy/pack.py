@@ -26,13 +26,7 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Files for spark-submit.
-
-    Args:
-        package: Checkback, for ``--py-files``.
-        program: the program to start.
-        jars: for ``--jars``.
-    """
+    """Files for spark-submit."""
 
     package: Path
     program: Path

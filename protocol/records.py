@@ -26,9 +26,6 @@ class Op:
     """An end-transaction record, as a client sends it.
 
     Args:
-        half_partition: partition of the half; the op goes to the same number.
-        half_offset: offset of the half.
-        producer_group: PGROUP of the half.
         transaction_id: UNIQ_KEY of the half.
         state: 8 commit, 12 rollback, 0 unknown (RocketMQ's MessageSysFlag), 9 delivered.
         from_transaction_check: whether it answers a check request.

@@ -83,10 +83,8 @@ class Account:
     """One account.
 
     Args:
-        access_key: its name; records carry it, and it is no secret.
         secrets: those that are valid, the newest first; none if they were not read.
         white_addresses: from there the account needs no permission.
-        is_admin: whether it may do everything when it signs.
         default_topic_permission: for topics that are not named.
         default_group_permission: for groups that are not named.
         topic_permissions: by topic; each replaces the default.

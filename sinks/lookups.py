@@ -29,7 +29,6 @@ class Lookup:
     """Records to look up in one partition of one topic, and what each is for.
 
     Args:
-        partition: partition of the half or op topic.
         offset: int64[n], ascending, of the records.
         action: uint8[n], state.Action.
         detail: int32[n], check times or reason code.

@@ -60,9 +60,6 @@ class Transition(NamedTuple):
     """The result of an event: the next phase, and what to do and to count.
 
     Args:
-        phase: the next phase.
-        does: what is done, in words.
-        counters: what is counted.
         action: what the sink has to do; None for nothing.
         reason: why a record is refused; None where none is.
     """

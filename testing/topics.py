@@ -213,12 +213,6 @@ class Topics:
     ) -> None:
         """Store an op.
 
-        Args:
-            at: partition and offset of the half.
-            transaction_id: the half's transaction id.
-            state: 8 commit, 12 rollback, 0 unknown.
-            group: the half's producer group.
-
         Raises:
             BrokerError: it was not stored.
         """

@@ -125,14 +125,6 @@ def write(
 ) -> None:
     """Write a number of transactions to each half partition; return when the brokers have them.
 
-    Args:
-        connection: connection settings of librdkafka.
-        topics: names of the half topic and the op topic.
-        workload: the transactions.
-        count: number of transactions in each partition.
-        has_ops: whether to write an op beside each half.
-        firsts: offset of the first half, by half partition.
-
     Raises:
         BrokerError: a record was not stored.
     """

@@ -43,9 +43,6 @@ class PendingHalf:
     """A half without a verdict.
 
     Args:
-        partition: half partition.
-        offset: half offset.
-        store_time_ms: the broker's time of the half.
         deadline_ms: the first batch after this time asks about the half or discards it.
         check_times: how many check requests count so far.
     """
@@ -62,8 +59,6 @@ class PendingGroup:
     """The pending halves of one producer group, counted, with one of them as a sample.
 
     Args:
-        pending: number of pending halves.
-        oldest_ms: the broker's time of the oldest half.
         partition: half partition of one of them.
         offset: half offset of the same one.
         asked_again: number of pending halves that more than one check request counts for.
@@ -147,15 +142,7 @@ class PendingTable:
         group: str | None = None,
         stored_until_ms: int | None = None,
     ) -> tuple[list[PendingHalf], int]:
-        """Return some of the chosen halves in an order, and how many are chosen in all.
-
-        Args:
-            sort: one of SORTS.
-            first: how many to leave out.
-            most: how many at most.
-            group: as for `oldest_pending`.
-            stored_until_ms: as for `oldest_pending`.
-        """
+        """Return some of the chosen halves in an order, and how many are chosen in all."""
         rows = self.rows
         if stored_until_ms is not None:
             rows = rows[: np.searchsorted(rows["store_time_ms"], stored_until_ms, "right")]
@@ -221,12 +208,7 @@ def _chunks(pages: Iterable[StoredPage], stored_until_ms: int | None) -> Iterato
 
 
 def halves_of(page: Page, stored_until_ms: int | None) -> Rows:
-    """Return a page's pending halves as rows.
-
-    Args:
-        page: the page.
-        stored_until_ms: return only halves stored at this time or before; None for all.
-    """
+    """Return a page's pending halves as rows."""
     halves = page.halves
     if stored_until_ms is not None:
         halves = halves.take(halves.store_time_ms <= stored_until_ms)

@@ -62,7 +62,6 @@ class StateStoreInfo:
 
     Args:
         operator: Spark's number and name of the operator.
-        partitions: number of partitions of the store.
     """
 
     operator: int

@@ -33,7 +33,6 @@ class TableFile:
     Args:
         name: as RocksDB calls it.
         stored_name: as Spark calls it in ``SSTs/``.
-        size: its bytes.
     """
 
     name: str
@@ -43,12 +42,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The state files of one checkpoint.
-
-    Args:
-        files: the checkpoint folder.
-        sizes: every file in it with its size.
-    """
+    """The state files of one checkpoint."""
 
     files: FolderFiles
     sizes: Mapping[str, int]

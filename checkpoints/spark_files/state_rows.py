@@ -44,8 +44,6 @@ class StoredPage:
     """One row of the state.
 
     Args:
-        state_partition: number of the state partition.
-        blob: the page, packed.
         timeout_ms: the batch after this time calls the page.
     """
 
@@ -60,8 +58,6 @@ class StoredState:
 
     Args:
         batch: the last committed one.
-        plan: its plan.
-        pages: every page, none for those that were removed.
     """
 
     batch: int

@@ -96,7 +96,6 @@ class HeaderCollectingReader:
     """A reader of one topic that notes the names in the records of one batch.
 
     Args:
-        source: reads the topic.
         wanted: int64[n] by partition: the offsets to note, ascending, without repeats; the sink
             asks for no others.
         find_names: finds the names of records by itself, faster than by reading them here.

@@ -73,12 +73,7 @@ def damaged(what: str) -> CheckpointError:
 
 
 class Reader:
-    """Reads a blob front to back.
-
-    Args:
-        blob: the bytes.
-        what: what they are, for errors.
-    """
+    """Reads a blob front to back."""
 
     def __init__(self, blob: bytes, what: str) -> None:
         self._blob = blob

@@ -96,10 +96,7 @@ class Page:
     """The remembered facts of the half offsets from page * page_size on.
 
     Args:
-        partition: half partition.
-        page: number of the page.
         page_size: offsets in a page, at most PAGE_SIZE_MAX.
-        halves: without a verdict.
         waiting: ops that wait for their half.
         settled: verdicts.
     """

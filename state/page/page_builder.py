@@ -130,15 +130,7 @@ class PageBuilder:
         source_offset: Ints | None = None,
         rows: NDArray[np.intp] | None = None,
     ) -> None:
-        """Add rows to the outcome; a single action or detail applies to all rows.
-
-        Args:
-            action: what is to be done.
-            offset: of the halves.
-            detail: see Outcome.
-            source_offset: of the ops, where it is about ops.
-            rows: the halves' in `halves`, where the sink is to look them up.
-        """
+        """Add rows to the outcome; a single action or detail applies to all rows."""
         if not len(offset):
             return
         shape = offset.shape

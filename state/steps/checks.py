@@ -48,12 +48,6 @@ def ask_and_discard(
 
     Both only go by the time up to which all ops were read: a half with an unread commit is
     neither asked nor discarded.
-
-    Args:
-        builder: the page.
-        budget: how many may be asked.
-        asked: how many of each group were asked in this pass before, in other pages.
-        of_group: how many of one group may be.
     """
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return

@@ -69,11 +69,6 @@ def retry_transient(
 ) -> Result:
     """Return what `ask` returns; ask again while it raises a state that passes by itself.
 
-    Args:
-        ask: asks the brokers.
-        retry_s: for how long it is called again.
-        pause: waits that many seconds.
-
     Raises:
         KafkaException: the last one that `ask` raised; other exceptions, such as TimeoutError, are
             not caught.
