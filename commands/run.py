@@ -54,7 +54,7 @@ def command(settings: Settings, output: CommandOutput) -> None:
 
 
 def losing_lines(emit: Emit) -> Emit:
-    """Return what drops an event that can't be written: a full disk costs lines, not the job."""
+    """Wrap a writer of events: a full disk then costs lines, not the job."""
 
     def emit_or_drop(event: str, facts: Facts) -> None:
         try:
@@ -69,7 +69,7 @@ def losing_lines(emit: Emit) -> Emit:
 
 @dataclass(slots=True)
 class TerminalLines:
-    """Writes events to a terminal; a line that tells of nothing new takes the place of the last."""
+    """Writes events to a terminal; a line without news takes the place of the last."""
 
     width: Callable[[], int] = lambda: shutil.get_terminal_size().columns
     _before: ProgressLine | None = None

@@ -31,7 +31,7 @@ PROXY_SECRET_HEADER: Final = "x-checkback-proxy-secret"  # noqa: S105 - a name
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is asking.
+    """The sender of a request, and what it may see and do.
 
     Args:
         name: the operator's name, "" for somebody who has not signed in.
@@ -55,7 +55,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AccessRules:
-    """What is needed to look and to act.
+    """Who may read the console, and how operators sign in.
 
     Args:
         tokens: operators' names by the digest of their token.
@@ -80,12 +80,12 @@ class AccessRules:
 
 
 class TooManyFailuresError(Exception):
-    """Somebody tries tokens."""
+    """Too many wrong tokens came within a minute."""
 
 
 @dataclass(slots=True)
 class Access:
-    """Tells who is asking."""
+    """Identifies the sender of a request by session or proxy."""
 
     rules: AccessRules
     now_s: Callable[[], float] = time.monotonic
@@ -101,7 +101,7 @@ class Access:
         proxy_names: Iterable[str],
         proxy_secrets: Iterable[str] = (),
     ) -> Visitor:
-        """Return who is asking.
+        """Return the sender of a request.
 
         Args:
             session: the session's cookie, "" for none.

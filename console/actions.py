@@ -34,7 +34,7 @@ Facts = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """What an operator wants done."""
+    """An operator's form: what to do with which record, and why."""
 
     target: str
     choice: str
@@ -66,7 +66,7 @@ class ActionResult:
 
 
 class OperatorAction(Protocol):
-    """One thing that operators do."""
+    """An action that operators perform from the console."""
 
     title: ClassVar[str]
     choices: ClassVar[Mapping[str, str]]
@@ -78,7 +78,7 @@ class OperatorAction(Protocol):
         ...
 
     def perform(self, asked: ActionRequest) -> ActionResult:
-        """Do it, and return what became of it."""
+        """Perform the action; return its result."""
         ...
 
 

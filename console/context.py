@@ -67,7 +67,7 @@ def console_of(request: Request) -> Console:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return who is asking."""
+    """Return the sender of a request."""
     console = console_of(request)
     header = console.access.rules.proxy_header
     names = request.headers.getlist(header) if header else []
@@ -77,7 +77,7 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def reader_of(request: Request) -> Visitor:
-    """Return who is asking, if pages are shown to them."""
+    """Return the sender of a request; refuse one who may not read."""
     visitor = visitor_of(request)
     if not visitor.may_read:
         raise SignInNeededError

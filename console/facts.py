@@ -236,7 +236,7 @@ class KafkaFacts:
         return found
 
     def scanner(self) -> TopicScanner:
-        """Return a scanner; who gets it closes it."""
+        """Return a scanner, which the caller closes."""
         return TopicScanner(self.settings.connection())
 
     def admin(self) -> Any:

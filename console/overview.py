@@ -351,7 +351,7 @@ class History:
     taken: int = 0
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add the newest."""
+        """Add a snapshot."""
         self._kept.append(snapshot)
         self.taken += 1
 
@@ -362,7 +362,7 @@ class History:
         return kept[-1] if kept else None
 
     def snapshots(self) -> list[Snapshot]:
-        """Return them, oldest first."""
+        """Return the snapshots, oldest first."""
         return list(self._kept)
 
     def plots(self) -> list[Plot]:

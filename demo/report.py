@@ -151,10 +151,10 @@ class Tally:
         self._answers[state] += 1
 
     def add_payments(self, settled: int) -> None:
-        """Add a number of payments that the order service heard of."""
+        """Add a number of payments that have ended."""
         self._payments += settled
 
-    def told_answers(self) -> str:
+    def answers_line(self) -> str:
         """Return a timeline line about the answers since the last call, "" for none."""
         answers, self._answers = self._answers, Counter()
         if not answers:
@@ -162,7 +162,7 @@ class Tally:
         parts = ", ".join(f"{answers[name]} {label}" for name, label in ANSWER_LABELS.items())
         return f"answered {answers.total()} checks: {parts}"
 
-    def told_payments(self) -> str:
+    def payments_line(self) -> str:
         """Return a timeline line about the payments since the last call, "" for none."""
         payments, self._payments = self._payments, 0
         return f"heard how {payments} open payments ended" if payments else ""

@@ -144,8 +144,8 @@ class Demonstration:
 
     def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
         for who, text in (
-            (ORDER_SERVICE, self._tally.told_answers()),
-            (ORDER_SERVICE, self._tally.told_payments()),
+            (ORDER_SERVICE, self._tally.answers_line()),
+            (ORDER_SERVICE, self._tally.payments_line()),
             (source, self._tally.add_progress(fields)),
         ):
             if text:

@@ -136,7 +136,7 @@ def _is_cut_off_at_login(settings: Mapping[str, Any], seen: Sequence[BaseExcepti
 
 
 def _reasons(seen: Sequence[BaseException]) -> list[BaseException]:
-    """Return the errors without those that only report our own timeout for connecting."""
+    """Return the errors without those that only report the timeout for connecting."""
     return [one for one in seen if not isinstance(one, (KafkaTimeoutError, RequestTimedOutError))]
 
 

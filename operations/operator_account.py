@@ -48,7 +48,7 @@ def require_admin(settings: Settings) -> None:
 
 
 def operator_signer(settings: Settings) -> RecordSigner | None:
-    """Return what signs an operator's records, None where access control is off.
+    """Return the signer of an operator's records, None where access control is off.
 
     Raises:
         ConfigurationError: access control is on, and no account is set; or there is no such

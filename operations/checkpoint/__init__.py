@@ -1,1 +1,1 @@
-"""What operators do to a checkpoint: verify, inspect, export, repartition."""
+"""What operators do to a checkpoint: inspect, verify, repartition."""

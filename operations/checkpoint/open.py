@@ -45,7 +45,7 @@ def open_files(settings: Settings) -> Iterator[ReadableCheckpoint]:
 
 @contextmanager
 def open_state(settings: Settings) -> Iterator[ReadableCheckpoint]:
-    """Do the same with the checkpoint of a pipeline that has run.
+    """Yield the checkpoint as `open_files` does, if a pipeline has run over it.
 
     Raises:
         NotFoundError: no pipeline has run there yet.

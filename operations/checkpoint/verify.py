@@ -70,7 +70,7 @@ def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verif
 def verify_files(
     settings: Settings, files: FolderFiles, *, with_markers: bool = True
 ) -> Verification:
-    """Do the same with a checkpoint that is already open."""
+    """Verify a checkpoint that is already open."""
     found = _require_owner(settings, verify(files))
     if not with_markers or found.query_id is None:
         return found

@@ -41,7 +41,7 @@ Findings = Iterator[Diagnosis]
 
 
 class BrokerChecks:
-    """Looks at brokers, topics and rights.
+    """Checks brokers, topics and rights.
 
     Raises:
         ConfigurationError: no brokers are named, or a security setting is not supported.

@@ -86,7 +86,7 @@ class MarkerStore:
     def read_hastily(
         self, state_partitions: list[int], timeout_s: float = 30.0
     ) -> dict[int, Marker]:
-        """Do the same, but leave out what an open transaction is about to move.
+        """Read the markers, without those that an open transaction is about to move.
 
         This is for a look before fencing: the open transaction may belong to a killed predecessor,
         and only the fence ends it.
@@ -167,7 +167,7 @@ def _committed(
 
 
 def _marker(found: TopicPartition) -> Marker:
-    """Return the marker of a committed offset; an offset without our metadata was set by hand."""
+    """Return the marker of a committed offset; one without Checkback's metadata was set by hand."""
     try:
         said = json.loads(found.metadata or "")
         moved_at_ms, epoch, rows = said["moved_at_ms"], said["epoch"], said.get("rows_done", 0)
