@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
@@ -41,58 +42,51 @@ class FolderFiles(Protocol):
         ...
 
 
-class ReadableCheckpoint(FolderFiles, Protocol):
+class ReadableCheckpoint(FolderFiles, ABC):
     """A checkpoint to read: through Hadoop (store.py) or from disk (local_files.py)."""
 
-    @property
-    def path(self) -> str:
-        """The folder or object-store path."""
-        ...
+    path: str
 
-    def read_own(self, name: str) -> str | None:
-        """Return one of our own files as text, None if it does not exist."""
-        ...
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of that name."""
 
+    @abstractmethod
     def query_id(self) -> str | None:
         """Return Spark's id of the query, None for a checkpoint that never ran."""
-        ...
 
-    def batch_times_ms(self, log: str) -> Mapping[int, int]:
+    @abstractmethod
+    def batch_times_ms(self, log: str) -> dict[int, int]:
         """Return by batch the time when its entry in ``offsets`` or ``commits`` was written."""
-        ...
 
     def last_batch(self, log: str) -> int | None:
         """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
-        ...
+        return max(self.batch_times_ms(log), default=None)
 
     def planned(self, batch: int) -> PlannedBatch:
-        """Return Spark's plan of a batch, or raise CheckpointError."""
-        ...
+        """Return Spark's plan of a batch.
 
+        Raises:
+            CheckpointError: it can't be read.
+        """
+        return read_log(self, f"offsets/{batch}", parse_offsets, f"The plan of batch {batch}")
 
-def read_own_text(checkpoint: ReadableCheckpoint, name: str) -> str:
-    """Return one of our own files, which exists, as text.
+    def read_own(self, name: str) -> str | None:
+        """Return one of Checkback's own files as text, None if it does not exist.
 
-    Raises:
-        CheckpointError: it can't be read.
-    """
-    try:
-        return checkpoint.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
-    except UnreadableFileError as error:
-        raise CheckpointError(
-            f"The checkpoint's {name} can't be read: {error}.",
-            remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
-            checkpoint=checkpoint.path,
-        ) from error
-
-
-def read_plan(files: FolderFiles, batch: int) -> PlannedBatch:
-    """Return Spark's plan of a batch.
-
-    Raises:
-        CheckpointError: it can't be read.
-    """
-    return read_log(files, f"offsets/{batch}", parse_offsets, f"The plan of batch {batch}")
+        Raises:
+            CheckpointError: it can't be read.
+        """
+        if not self.exists(f"{OUR_FOLDER}/{name}"):
+            return None
+        try:
+            return self.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
+        except UnreadableFileError as error:
+            raise CheckpointError(
+                f"The checkpoint's {name} can't be read: {error}.",
+                remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
+                checkpoint=self.path,
+            ) from error
 
 
 def require_readable(checkpoint: ReadableCheckpoint) -> None:

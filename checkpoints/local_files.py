@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError, read_own_text, read_plan
-from checkback.checkpoints.spark_files.logs import BrokenLogError, PlannedBatch, parse_query_id
+from checkback.checkpoints.files import ReadableCheckpoint, UnreadableFileError
+from checkback.checkpoints.spark_files.logs import BrokenLogError, parse_query_id
 
 _SUMS_HEADER: Final = struct.Struct(">4sI")
 _SUMS_MAGIC: Final = b"crc\0"
@@ -35,13 +35,13 @@ def local_folder(checkpoint: str, spark: Mapping[str, str]) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalCheckpoint:
-    """A checkpoint folder on this machine's disks; see ReadableCheckpoint for the methods."""
+class LocalCheckpoint(ReadableCheckpoint):
+    """A checkpoint folder on this machine's disks."""
 
     folder: Path
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]  # it never changes
         """The folder as text."""
         return str(self.folder)
 
@@ -74,19 +74,13 @@ class LocalCheckpoint:
         """
         return self.read(name)[-length:]
 
-    def read_own(self, name: str) -> str | None:
-        """Return one of our own files as text, None if it does not exist.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
-        if not (self.folder / OUR_FOLDER / name).exists():
-            return None
-        return read_own_text(self, name)
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of that name."""
+        return (self.folder / name).exists()
 
     def query_id(self) -> str | None:
         """Return Spark's id of the query, None for a checkpoint that never ran."""
-        if not (self.folder / "metadata").exists():
+        if not self.exists("metadata"):
             return None
         try:
             return parse_query_id(self.read("metadata"))
@@ -101,18 +95,6 @@ class LocalCheckpoint:
         except FileNotFoundError:
             return {}
         return {int(one.name): ms for one in batches if (ms := _modified_ms(one)) is not None}
-
-    def last_batch(self, log: str) -> int | None:
-        """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
-        return max(self.batch_times_ms(log), default=None)
-
-    def planned(self, batch: int) -> PlannedBatch:
-        """Return Spark's plan of a batch.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
-        return read_plan(self, batch)
 
 
 def _files_below(folder: Path, start: str) -> Iterator[tuple[str, int]]:

@@ -18,12 +18,11 @@ from py4j.protocol import Py4JJavaError
 
 from checkback.checkpoints.files import (
     OUR_FOLDER,
+    ReadableCheckpoint,
     UnreadableFileError,
     read_log,
-    read_own_text,
-    read_plan,
 )
-from checkback.checkpoints.spark_files.logs import PlannedBatch, parse_query_id
+from checkback.checkpoints.spark_files.logs import parse_query_id
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ CONDITIONAL_CREATE: Final = "fs.option.create.conditional.overwrite"
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointStore:
+class CheckpointStore(ReadableCheckpoint):
     """A checkpoint folder; file names are relative to it, with slashes."""
 
     jvm: Any
@@ -130,22 +129,16 @@ class CheckpointStore:
             )
         return moved
 
-    def read_own(self, name: str) -> str | None:
-        """Return one of our own files as text, None if it does not exist.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
-        if not self._file_system().exists(self._path(OUR_FOLDER, name)):
-            return None
-        return read_own_text(self, name)
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of that name."""
+        return bool(self._file_system().exists(self._path(name)))
 
     def replace_own(self, name: str, text: str) -> None:
-        """Write one of our own files; like `replace`."""
+        """Write one of Checkback's own files; like `replace`."""
         self.replace(f"{OUR_FOLDER}/{name}", text)
 
     def create_own(self, name: str, text: str) -> bool:
-        """Create one of our own files unless it exists; readers see the whole file or none.
+        """Create one of Checkback's own files unless it exists; readers see the whole file or none.
 
         If two processes create the same file at once, one gets False. On a local file system a hard
         link decides this; on one with conditional writes, the closing of the object; on any other,
@@ -170,11 +163,11 @@ class CheckpointStore:
         return True
 
     def delete_own(self, name: str) -> None:
-        """Delete one of our own files; do nothing if it does not exist."""
+        """Delete one of Checkback's own files; do nothing if it does not exist."""
         self.delete(f"{OUR_FOLDER}/{name}")
 
     def own_numbers(self, folder: str) -> list[int]:
-        """Return the numbers of our own files ``<number>.json`` in a folder, ascending."""
+        """Return the numbers of Checkback's own files ``<number>.json`` in a folder, ascending."""
         names = [
             str(one.getPath().getName()) for one in self._listed(self._path(OUR_FOLDER, folder))
         ]
@@ -187,7 +180,7 @@ class CheckpointStore:
         Raises:
             CheckpointError: it can't be read.
         """
-        if not self._file_system().exists(self._path("metadata")):
+        if not self.exists("metadata"):
             return None
         return read_log(self, "metadata", parse_query_id, "The id of the query")
 
@@ -219,18 +212,6 @@ class CheckpointStore:
             for status in self._listed(self._path(log))
             if status.getPath().getName().isdigit()
         }
-
-    def last_batch(self, log: str) -> int | None:
-        """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
-        return max(self.batch_times_ms(log), default=None)
-
-    def planned(self, batch: int) -> PlannedBatch:
-        """Return Spark's plan of a batch.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
-        return read_plan(self, batch)
 
     def _content(self, name: str, last: int | None) -> bytes:
         file_system, path = self._file_system(), self._path(name)
