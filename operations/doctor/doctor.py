@@ -38,7 +38,6 @@ from checkback.operations.doctor.judgements import (
     judge_running,
     judge_unread,
 )
-from checkback.operations.topics.append import append_timed
 from checkback.operations.topics.lag import oldest_unread_ms, read_positions, topic_ends
 from checkback.operations.transactions.pending import groups_pending
 from checkback.protocol.configuration import Settings
@@ -51,6 +50,7 @@ from checkback.sinks.native.library import native
 from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions
+from checkback.streaming.start.announce import produce_and_wait
 from checkback.streaming.start.checkpoint_layout import fitted, require_same_settings
 from checkback.streaming.start.preflight import require_markers, require_usable_clients
 from checkback.streaming.start.sink_choices import sink_settings
@@ -131,7 +131,9 @@ class Doctor:
         if topic not in self._broker_checks.found:
             return
         before_ms = self._now_ms()
-        kind, appended_ms = append_timed(self._connection, topic, b"", tick_headers())
+        # Not idempotent: such a producer would first wait half a second for its id.
+        tick = produce_and_wait(self._connection, topic, b"", headers=tick_headers())
+        kind, appended_ms = tick.timestamp()
         if kind == LOG_APPEND_TIME:
             yield judge_clock(before_ms, appended_ms, self._now_ms())
         else:

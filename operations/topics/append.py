@@ -10,7 +10,7 @@ from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
 from checkback.protocol.topics import TopicPlan
-from checkback.streaming.start.announce import append_one
+from checkback.streaming.start.announce import produce_and_wait
 
 
 def append(
@@ -27,22 +27,8 @@ def append(
         BrokerError: the record may not be stored.
     """
     safe = {**connection, "enable.idempotence": True}
-    stored = append_one(safe, topic, value, key=key, headers=headers, partition=partition)
+    stored = produce_and_wait(safe, topic, value, key=key, headers=headers, partition=partition)
     return Position(stored.partition() or 0, stored.offset() or 0)
-
-
-def append_timed(
-    connection: dict[str, Any], topic: str, value: bytes, headers: Headers
-) -> tuple[int, int]:
-    """Append a record to partition 0; return its timestamp's type and milliseconds.
-
-    The record may be stored twice: an idempotent producer would first wait half a second for its
-    id.
-
-    Raises:
-        BrokerError: the record may not be stored.
-    """
-    return append_one(connection, topic, value, headers=headers).timestamp()
 
 
 KEY: Final = b"plain_acl.yml"

@@ -44,7 +44,9 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
     if topic not in known:
         return False
     status = PipelineStatus(settings.reject_transactions, settings.check_interval_ms, now_ms)
-    append_one({**connection, "enable.idempotence": True}, topic, status.to_json(), key=STATUS_KEY)
+    produce_and_wait(
+        {**connection, "enable.idempotence": True}, topic, status.to_json(), key=STATUS_KEY
+    )
     return True
 
 
@@ -60,14 +62,14 @@ def write_tick(
         BrokerError: it could not be written.
     """
     headers = records.tick_headers()
-    tick = append_one(
+    tick = produce_and_wait(
         connection, settings.topics.feedback, b"", headers=headers, timeout_s=timeout_s
     )
     kind, time_ms = tick.timestamp()
     return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None
 
 
-def append_one(
+def produce_and_wait(
     connection: Mapping[str, Any],
     topic: str,
     value: bytes | None,

@@ -31,7 +31,7 @@ from checkback.sinks.kafka.read.record_reader import next_record
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.records.source_record import readable_headers
 from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled
-from checkback.streaming.start.announce import append_one
+from checkback.streaming.start.announce import produce_and_wait
 
 if TYPE_CHECKING:
     from checkback.checkpoints.store import CheckpointStore
@@ -318,7 +318,9 @@ def _write(
 ) -> Message:
     safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
     topic = settings.topics.settled
-    return append_one(safe, topic, _no_marks(), key=CLAIM_KEY, headers=headers, timeout_s=timeout_s)
+    return produce_and_wait(
+        safe, topic, _no_marks(), key=CLAIM_KEY, headers=headers, timeout_s=timeout_s
+    )
 
 
 def _no_marks() -> bytes:

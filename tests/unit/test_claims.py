@@ -64,7 +64,7 @@ class SettledLog:
         )
         return self.records[at]
 
-    def append_one(self, *_: Any, headers: list[tuple[str, bytes]], **__: Any) -> Any:
+    def produce_and_wait(self, *_: Any, headers: list[tuple[str, bytes]], **__: Any) -> Any:
         if self.is_down:
             raise BrokerError("no answer", remedy="")
         return self.append(headers)
@@ -117,7 +117,7 @@ class Folder:
 def log(monkeypatch: pytest.MonkeyPatch) -> SettledLog:
     made = SettledLog()
     monkeypatch.setattr(topic_claim, "Consumer", lambda _: Reader(made))
-    monkeypatch.setattr(topic_claim, "append_one", made.append_one)
+    monkeypatch.setattr(topic_claim, "produce_and_wait", made.produce_and_wait)
     return made
 
 
