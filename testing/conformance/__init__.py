@@ -1,0 +1,1 @@
+"""Judges a client in any language: `python -m checkback.testing.conformance -- COMMAND…`."""
