@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup programs demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
+.PHONY: help setup programs demo unit coverage test java check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
 .DEFAULT_GOAL := help
 
 # Where it is set, every process compiles what it imports: a start of the tests some 4,000 lines of
@@ -19,13 +19,14 @@ help:
 	@echo "make unit    run the tests that need neither Kafka nor Spark: seconds"
 	@echo "make coverage  report the branch coverage of state, protocol and sinks, and hold it"
 	@echo "make test    run the tests"
+	@echo "make java    build the client for Java and test it: needs a JDK and Maven"
 	@echo "make check   run linters, type checkers and import contracts"
 	@echo "make sim     simulate producers, faults and replays from a seed: make sim SEED=n"
 	@echo "make crash   kill processes of the pipeline at 200 points from a seed: make crash SEED=n"
 	@echo "make mutants change the rules and the marker protocol bit by bit; tests must notice: half an hour"
 	@echo "make bench-smoke   see whether the benchmarks work; nothing is said of times"
 	@echo "make docs    build the documents as a site, build/docs/site, and check it"
-	@echo "make release build what is released into dist: sdist, pure wheel, zip, SBOM"
+	@echo "make release build what is released into dist: sdist, pure wheel, zip, jars, SBOM"
 	@echo "make nightly run the tests that make test leaves out: minutes each: make nightly SEED=n"
 	@echo "make audit   look for known vulnerabilities of the pinned packages"
 	@echo "make clean   remove .venv and what tools left behind"
@@ -75,6 +76,12 @@ BY_DAY := .venv/bin/pytest -m "not nightly" --dist loadfile --no-loadscope-reord
 test: setup
 	@$(BY_DAY) -n auto $(WITHOUT_BROKER)
 	@$(BY_DAY) -n $(TEST_PROCESSES) --one-broker $(WITH_BROKER)
+
+# One start of Maven: tests of each module, and the jars. Where Maven is missing, nothing is built.
+MAVEN := mvn --batch-mode --quiet --file java/pom.xml -Dcheckback=$(CURDIR)/.venv/bin/checkback
+java: setup
+	@if command -v mvn >/dev/null; then $(MAVEN) package; \
+	else echo "checkback: Maven was not found; the client for Java is not built" >&2; fi
 
 # Minutes each; the workflow of that name runs them. Make hands a SEED that it is given on to them;
 # without one each takes its own and prints it.
@@ -151,6 +158,9 @@ release: setup $(RELEASE)/.ready
 	@CHECKBACK_PURE=1 .venv/bin/pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir dist dist/checkback-*.tar.gz
 	@.venv/bin/python -c "$(PACKAGE_ZIP)"
+	@$(MAVEN) -DskipTests package source:jar-no-fork
+	@cp java/client/target/checkback-client-*.jar java/spring/target/checkback-spring-*.jar dist
+	@rm dist/*-tests.jar
 	@sed "s/^dynamic = .*/version = \"$$(.venv/bin/python -c '$(VERSION)')\"/" pyproject.toml \
 		> $(RELEASE)/pyproject.toml
 	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject $(RELEASE)/pyproject.toml \

@@ -1,0 +1,28 @@
+package io.checkback.client.internal.sending;
+
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+
+/** Ids of halves that may be stored, and whose local transactions did not run; forgets the oldest. */
+public final class InDoubtIds {
+    private static final int HELD_MAX = 100_000;
+
+    private final Set<String> ids = Collections.synchronizedSet(Collections.newSetFromMap(new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
+            return size() > HELD_MAX;
+        }
+    }));
+
+    public void add(String transactionId) {
+        ids.add(transactionId);
+    }
+
+    public boolean contains(String transactionId) {
+        return ids.contains(transactionId);
+    }
+}
