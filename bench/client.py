@@ -1,7 +1,8 @@
 """``python -m bench client``: how many transactions per second a client process gets through.
 
 Each run is a process of its own: the floor (a bare librdkafka producer that produces a record and
-waits for it), the client, and its asyncio form. They run in turn, so that a ratio is one of
+waits for it), the client, its asyncio form, and the client for Java where `make java` has built it.
+They run in turn, so that a ratio is one of
 neighbours. Its transactions commit at once.
 """
 
@@ -10,13 +11,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import json
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -31,19 +35,23 @@ from checkback.client import (
     TransactionListener,
     TransactionMQProducer,
 )
+from checkback.deploy.java import find_java
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import UsageError
+from checkback.protocol.errors import OperationalError, UsageError
 from checkback.testing.topics import create_plain_topics
 
 FLOOR: Final = "floor"
 CLIENT: Final = "client"
 ASYNCIO: Final = "asyncio"
+JAVA: Final = "java"
+JAR: Final = Path(__file__).parents[1] / "java" / "conformance" / "target" / "conformance.jar"
 PER_THREAD_MAX: Final = 4_000
 """A single thread would take minutes for what 64 do in a second."""
 WARM_UP_OF: Final = 10
 """One of this many transactions is sent before the measured ones."""
 METADATA_TIMEOUT_S: Final = 10.0
+ERROR_CHARACTERS: Final = 500
 COMMIT: Final = LocalTransactionState.COMMIT_MESSAGE
 OPTIONS: Final = (
     Option("body_bytes", 200, None, "Message size."),
@@ -119,6 +127,8 @@ def measure_client(options: argparse.Namespace, settings: Settings) -> dict[str,
     measured = []
     for run in runs:
         kinds = [replace(run, kind=FLOOR), run]
+        if JAR.exists():
+            kinds.append(replace(run, kind=JAVA))
         if run.threads == most:
             share = max(1, run.threads * run.transactions // options.in_flight)
             kinds.append(replace(run, kind=ASYNCIO, threads=options.in_flight, transactions=share))
@@ -176,6 +186,8 @@ def run_client(run: ClientRun) -> dict[str, Any]:
         return asyncio.run(_run_asyncio(run))
     if run.kind == FLOOR:
         return _run_floor(run)
+    if run.kind == JAVA:
+        return _run_java(run)
     message = run.message
     with TransactionMQProducer(
         "checkback-bench",
@@ -221,6 +233,19 @@ def _run_floor(run: ClientRun) -> dict[str, Any]:
     finally:
         closing.set()
         polling.join()
+
+
+def _run_java(run: ClientRun) -> dict[str, Any]:
+    """Let a JVM send; it first sends as many transactions without measuring them."""
+    sizes = (run.threads, run.transactions, run.body_bytes)
+    program = ["-cp", str(JAR), "io.checkback.conformance.SendLoad"]
+    arguments = [run.bootstrap_servers, run.topic_prefix, run.message.topic, *map(str, sizes)]
+    command = [str(find_java()), *program, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise OperationalError(f"The client for Java failed: {ran.stderr[-ERROR_CHARACTERS:]}")
+    measured: dict[str, Any] = json.loads(ran.stdout)
+    return measured
 
 
 async def _run_asyncio(run: ClientRun) -> dict[str, Any]:
