@@ -16,6 +16,7 @@ from checkback.operations.doctor.judgements import (
     Diagnosis,
     Result,
     judge_refused,
+    judge_relays,
     judge_replicas,
     judge_retention,
     judge_rights,
@@ -67,6 +68,7 @@ class BrokerChecks:
             "topics": self._topics,
             "replicas": self._replicas,
             "rights": self._rights,
+            "relay": self._relay,
             "share groups": self.share_groups,
             "refused records": self._refused,
         }
@@ -113,6 +115,13 @@ class BrokerChecks:
         if half is not None:
             yield judge_retention(self.settings, half, self.settings.pending_window_ms)
 
+    def _relay(self) -> Findings:
+        """Yield whether a relay is alive, where the job needs one."""
+        if self.settings.relay:
+            group = f"{self.settings.application_id}-relay"
+            asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+            yield judge_relays(len(asked[group].result(TIMEOUT_S).members))
+
     def _replicas(self) -> Findings:
         known = TopicDirectory(AdminClient(self.connection)).find_all()
         short = {topic: one.shortage for topic, one in known.items() if one.shortage}
@@ -120,6 +129,8 @@ class BrokerChecks:
 
     def _rights(self) -> Findings:
         needed = topic_rights(self.settings.topics)
+        if self.settings.relay:
+            needed[self.settings.topics.decided] = ("DESCRIBE", "READ", "WRITE")
         found = [topic for topic in needed if topic in self.found]
         if not found:
             return

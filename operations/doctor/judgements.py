@@ -170,6 +170,15 @@ def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -
     return Diagnosis(check, Result.OK, ", ".join(sorted(needed)).lower())
 
 
+def judge_relays(members: int) -> Diagnosis:
+    """Return whether a relay is alive, for a job that leaves the ops to relays."""
+    if members:
+        return Diagnosis("relay", Result.OK, f"{members} alive")
+    says = "relay is set and none is alive: commits wait, and nothing is asked or discarded"
+    remedy = "Run `checkback relay` with the job's configuration; see `checkback docs relay`."
+    return Diagnosis("relay", Result.FAILED, says, remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
     """Facts about a producer group that has pending halves.

@@ -15,7 +15,7 @@ from tests.integration.relaying import RelayStage, relay_stage
 from tests.integration.running import COMMAND, wait_until
 
 from checkback.deploy.admin import admin_client
-from checkback.protocol.decided import Closed, OpKind, Taken
+from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
 from checkback.protocol.errors import FencedError, PrerequisiteError
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
@@ -33,6 +33,7 @@ def stage(topics: Topics) -> Iterator[RelayStage]:
 
 def test_a_clean_commit_is_visible_and_the_rest_is_passed(stage: RelayStage) -> None:
     stage.take_all()
+    sent_ms = time.time() * 1_000
     old = stage.half("old")
     stage.ready_relay()
     stage.topics.send_op(old, "old", 8)
@@ -46,7 +47,9 @@ def test_a_clean_commit_is_visible_and_the_rest_is_passed(stage: RelayStage) -> 
 
     assert stage.finals() == ["one", "two"]
     assert (stage.kinds(0), stage.kinds(1)) == ([P, D, P, EARLY], [D])
+    stage.step_until(lambda: stage.marks(0)[-1].read_until_ms > sent_ms)
     last = stage.marks(0)[-1]
+    assert last.read_until_ms <= time.time() * 1_000
     assert (last.position, last.ops_from, last.halves_from) == (4, 0, 0)
     assert last.floor >= 3
 
@@ -124,6 +127,35 @@ def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) ->
     relay._turns.close()
 
     assert stage.finals() == ["one"]
+
+
+def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics) -> None:
+    with relay_stage(topics, order="key") as stage:
+        stage.take_all()
+        relay = stage.ready_relay()
+        for name in ("after the start", "too"):
+            stage.commit(name, key=b"k")
+            stage.settle()
+        other = stage.half("of another key", key=b"l")
+        stage.topics.send_op(other, "of another key", 8)
+        stage.settle()
+        assert stage.kinds(0) == [P, P, P]  # the whole partition is behind the start
+        end = stage.note(0, WrittenUntil(10_000, 10_000))
+        stage.step_until(lambda: relay._log.partitions[0].position > end)
+        relay._finals.doubt(stage.real)
+        stage.commit("doubtful", key=b"k")
+        stage.settle()
+        relay._finals._doubtful.clear()
+        for name, key in (("behind it", b"k"), ("beside it", b"l"), ("without a key", None)):
+            stage.commit(name, key=key)
+            stage.settle()
+        assert stage.kinds(0)[3:] == [P, P, D, D]
+        end = stage.note(0, WrittenUntil(20_000, 20_000))
+        stage.step_until(lambda: relay._log.partitions[0].position > end)
+        stage.commit("written", key=b"k")
+        stage.settle()
+
+        assert stage.finals() == ["beside it", "without a key", "written"]
 
 
 def test_two_relays_with_one_number_do_not_write_side_by_side(stage: RelayStage) -> None:

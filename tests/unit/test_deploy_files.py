@@ -19,6 +19,7 @@ from tests.unit.deploy_fields import KINDS, vendored_schema
 
 import checkback
 from checkback.commands.console import command as console
+from checkback.commands.relay import command as relay
 from checkback.commands.run import command as run
 from checkback.deploy.jars import read_lock
 from checkback.deploy.settings import load_settings, read_environment
@@ -171,11 +172,11 @@ def test_settings_of_kubernetes_are_settings() -> None:
 def test_options_in_the_files_are_options_of_the_command() -> None:
     options = {
         name: {opt for one in noun.params for opt in (*one.opts, *one.secondary_opts)}
-        for name, noun in (("run", run), ("console", console))
+        for name, noun in (("run", run), ("console", console), ("relay", relay))
     }
     lines = list(command_lines())
 
-    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["run"] * 3]
+    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["relay"] * 3, *["run"] * 3]
     for words in lines:
         assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
@@ -263,7 +264,7 @@ def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
     jsonschema.validate(document, vendored_schema("compose-spec"))
 
     assert document["services"].keys() == {
-        "kafka", "topics", "pipeline", "console", "prometheus", "grafana",
+        "kafka", "topics", "pipeline", "relay", "console", "prometheus", "grafana",
     }  # fmt: skip
     for service in document["services"].values():
         for volume in service.get("volumes", []):
