@@ -63,7 +63,7 @@ def command_lines() -> Iterator[list[str]]:
             for one in mappings(document):
                 for key in ("args", "arguments", "driverArgs", "command", "parameters"):
                     words = one.get(key)
-                    if isinstance(words, list) and {"run", "console"} & set(words):
+                    if isinstance(words, list) and {"run", "console", "relay"} & set(words):
                         yield [str(word) for word in words]
     for unit in UNITS:
         yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit.read_text(), re.MULTILINE)[
