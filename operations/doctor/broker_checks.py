@@ -33,6 +33,7 @@ from checkback.protocol.topics import DAY_MS, TopicNames
 from checkback.sinks.kafka.cluster.share_groups import isolation_of_share_groups
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, said_by
+from checkback.streaming.reports.group_members import live_members
 
 TIMEOUT_S: Final = 20.0
 REFUSED_MAX: Final = 10_000
@@ -119,8 +120,7 @@ class BrokerChecks:
         """Yield whether a relay is alive, where the job needs one."""
         if self.settings.relay:
             group = f"{self.settings.application_id}-relay"
-            asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-            yield judge_relays(len(asked[group].result(TIMEOUT_S).members))
+            yield judge_relays(live_members(self.admin, group))
 
     def _replicas(self) -> Findings:
         known = TopicDirectory(AdminClient(self.connection)).find_all()

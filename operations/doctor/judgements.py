@@ -170,8 +170,15 @@ def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -
     return Diagnosis(check, Result.OK, ", ".join(sorted(needed)).lower())
 
 
-def judge_relays(members: int) -> Diagnosis:
-    """Return whether a relay is alive, for a job that leaves the ops to relays."""
+def judge_relays(members: int | None) -> Diagnosis:
+    """Return whether a relay is alive, for a job that leaves the ops to relays.
+
+    Args:
+        members: of their consumer group; None where this user may not see it.
+    """
+    if members is None:
+        remedy = "Grant DESCRIBE on the relays' consumer group to this user."
+        return Diagnosis("relay", Result.WARNING, "members can't be seen", remedy)
     if members:
         return Diagnosis("relay", Result.OK, f"{members} alive")
     says = "relay is set and none is alive: commits wait, and nothing is asked or discarded"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaException, Message
+from tests.integration.running import COMMAND
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import (
@@ -116,3 +119,22 @@ def relay_stage(topics: Topics, **given: Any) -> Iterator[RelayStage]:
         for relay in stage.relays:
             with suppress(KafkaException, RuntimeError):
                 relay.close()
+
+
+def started_relay(stage: RelayStage, instance: int) -> subprocess.Popen[bytes]:
+    """Start `checkback relay` (checkback.commands.relay), and wait until it serves partitions."""
+    settings = stage.settings
+    command = [COMMAND, "relay", "--instance", str(instance), "--output", "json"]
+    given = {
+        "bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix,
+        "application_id": settings.application_id, "half_partitions": settings.half_partitions,
+        "relay": "true", "order": settings.order,
+    }  # fmt: skip
+    for key, value in given.items():
+        command += ["--set", f"{key}={value}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "started":
+            return process
+    raise AssertionError(f"relay {instance} ended with {process.wait()}")

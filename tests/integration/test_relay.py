@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.integration.relaying import RelayStage, relay_stage
-from tests.integration.running import COMMAND, wait_until
+from tests.integration.relaying import RelayStage, relay_stage, started_relay
+from tests.integration.running import wait_until
 
 from checkback.deploy.admin import admin_client
 from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
@@ -146,7 +144,7 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
         stage.commit("doubtful", key=b"k")
         stage.settle()
         relay._finals._doubtful.clear()
-        for name, key in (("behind it", b"k"), ("beside it", b"l"), ("without a key", None)):
+        for name, key in (("of its key", b"k"), ("of another", b"l"), ("without a key", None)):
             stage.commit(name, key=key)
             stage.settle()
         assert stage.kinds(0)[3:] == [P, P, D, D]
@@ -155,7 +153,7 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
         stage.commit("written", key=b"k")
         stage.settle()
 
-        assert stage.finals() == ["beside it", "without a key", "written"]
+        assert stage.finals() == ["of another", "without a key", "written"]
 
 
 def test_two_relays_with_one_number_do_not_write_side_by_side(stage: RelayStage) -> None:
@@ -196,22 +194,3 @@ def test_one_of_two_relays_ends_amid_the_traffic_and_nothing_is_lost_or_doubled(
     assert kinds.count(D) == len(finals)
     assert kinds.count(D) + kinds.count(P) == len(sent)
     assert kinds.count(D) > 0.5 * len(sent)
-
-
-def started_relay(stage: RelayStage, instance: int) -> subprocess.Popen[bytes]:
-    """Start `checkback relay` (checkback.commands.relay), and wait until it serves partitions."""
-    settings = stage.settings
-    command = [COMMAND, "relay", "--instance", str(instance), "--output", "json"]
-    given = {
-        "bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix,
-        "application_id": settings.application_id, "half_partitions": settings.half_partitions,
-        "relay": "true", "order": "none",
-    }  # fmt: skip
-    for key, value in given.items():
-        command += ["--set", f"{key}={value}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line)["event"] == "started":
-            return process
-    raise AssertionError(f"relay {instance} ended with {process.wait()}")

@@ -15,6 +15,7 @@ from checkback.operations.doctor.judgements import (
     judge_clock,
     judge_group,
     judge_refused,
+    judge_relays,
     judge_replicas,
     judge_retention,
     judge_rights,
@@ -212,3 +213,15 @@ def test_share_groups_that_read_aborted_messages_are_named_with_the_command() ->
     )
     assert other.says == "share.isolation.level may not be seen of: other"
     assert [one.result for one in judge_share_groups({}, "b:9092")] == [Result.OK]
+
+
+@pytest.mark.parametrize(
+    ("members", "result"), [(2, Result.OK), (0, Result.FAILED), (None, Result.WARNING)]
+)
+def test_without_a_relay_that_the_job_needs_doctor_names_the_command(
+    members: int | None, result: Result
+) -> None:
+    told = judge_relays(members)
+
+    assert told.result is result
+    assert ("checkback relay" in told.remedy) is (members == 0)
