@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.kafka.clients.CommonClientConfigs;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -68,7 +69,7 @@ public final class KafkaClients {
         settings.put(ProducerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, 200L);
         settings.put(ProducerConfig.METADATA_MAX_AGE_CONFIG, 10_000L);
         // "rebootstrap" forgets the brokers when none answers, and finds a cluster that is back too late.
-        settings.put(ProducerConfig.METADATA_RECOVERY_STRATEGY_CONFIG, "none");
+        settings.put(CommonClientConfigs.METADATA_RECOVERY_STRATEGY_CONFIG, "none");
         settings.put(
                 ProducerConfig.MAX_REQUEST_SIZE_CONFIG,
                 config.getInt(CheckbackConfig.MESSAGE_BYTES_MAX) + HEADER_ROOM_BYTES);
