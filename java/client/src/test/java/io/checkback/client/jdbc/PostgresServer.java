@@ -29,10 +29,9 @@ final class PostgresServer {
         if (!isThere) {
             return Optional.empty();
         }
-        try (ServerSocket free = new ServerSocket(0)) {
+        try {
             Path folder = Files.createTempDirectory("checkback-postgres");
-            int port = free.getLocalPort();
-            free.close();
+            int port = freePort();
             if (isRoot()) {
                 run(List.of("chown", "nobody", folder.toString()));
             }
@@ -45,6 +44,12 @@ final class PostgresServer {
             return Optional.of("jdbc:postgresql://127.0.0.1:" + port + "/postgres?user=checkback");
         } catch (IOException error) {
             throw new AssertionError(error);
+        }
+    }
+
+    private static int freePort() throws IOException {
+        try (ServerSocket free = new ServerSocket(0)) {
+            return free.getLocalPort();
         }
     }
 
