@@ -11,6 +11,8 @@ from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
 from checkback.client.producer import DefaultMQProducer, ServiceState
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
+from checkback.client.sessions.producer import Producer
+from checkback.client.sessions.sent import Sent
 from checkback.client.transaction_producer import TransactionMQProducer
 
 __all__ = [
@@ -24,9 +26,11 @@ __all__ = [
     "MessageExt",
     "MessageQueue",
     "MessageQueueSelector",
+    "Producer",
     "ProducerOptions",
     "SendResult",
     "SendStatus",
+    "Sent",
     "ServiceState",
     "TransactionListener",
     "TransactionMQProducer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import random
@@ -204,6 +205,7 @@ class DefaultMQProducer:
                     remedy="Allow the process more threads (ulimit -u), or end some.",
                 ) from error
             self._state = ServiceState.RUNNING
+            atexit.register(self._end_with_process)
 
     def shutdown(self) -> int:
         """Stop taking messages, wait for what is running, close; does nothing a second time.
@@ -217,10 +219,19 @@ class DefaultMQProducer:
         """
         if os.getpid() != self._process_id:  # a forked child, which may lack who holds the lock
             return 0
+        return self._shut_down("was shut down")
+
+    def _end_with_process(self) -> None:
+        """Do what the application has forgotten: it gives the last ops to Kafka, too."""
+        if os.getpid() == self._process_id:
+            self._shut_down("ended with its process, without shutdown(),")
+
+    def _shut_down(self, how: str) -> int:
         with self._state_lock:
             was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY
         if was is not ServiceState.RUNNING:
             return 0
+        atexit.unregister(self._end_with_process)
         deadline_s = time.monotonic() + self.options.shutdown_timeout_ms / 1000
         try:
             left = self._close(lambda: max(0.0, deadline_s - time.monotonic()))
@@ -231,8 +242,9 @@ class DefaultMQProducer:
             STARTED.pop(self._place(), None)
         if left:
             _log.warning(
-                "The producer of group %s was shut down while %d sends or check answers ran",
-                self.producer_group, left,
+                "The producer of group %s %s while %d sends or check answers ran;"
+                " checks will ask how their transactions ended",
+                self.producer_group, how, left,
             )  # fmt: skip
         return left
 

@@ -160,17 +160,22 @@ class TransactionMQProducer(DefaultMQProducer):
             return result
 
     def _transaction(
-        self, message: Message, arg: Any, new_report: Callable[[deque[Any]], DeliveryReport]
+        self,
+        message: Message,
+        arg: Any,
+        new_report: Callable[[deque[Any]], DeliveryReport],
+        transaction_id: str = "",
     ) -> Steps:
         """Take the steps of a transaction; yield what has to be waited for.
 
         It waits for nothing itself, so a thread and an event loop can take the same steps.
+        Without a transaction id it makes one.
         """
         sent = self._accept(message)
         if not self._facts.knows(sent.topic):
             yield LearnTopic(sent.topic)
         with self._tracing.transaction(sent) as traced:
-            half = self._half(traced)
+            half = self._half(traced, transaction_id or self._new_id())
             with self._tracing.step(TracedStep.HALF, half.message):
                 try:
                     yield from self._halves.store(half, new_report)
@@ -303,7 +308,7 @@ class TransactionMQProducer(DefaultMQProducer):
             self.options,
         )
 
-    def _half(self, message: Message) -> Half:
+    def _half(self, message: Message, transaction_id: str) -> Half:
         """Return the half of a message, with a copy of the message for the listener.
 
         Raises:
@@ -312,7 +317,7 @@ class TransactionMQProducer(DefaultMQProducer):
         template, size = self._template(message.topic, message.queue_id)
         copy = object.__new__(type(message))
         copy.__dict__.update(message.__dict__)
-        transaction_id = copy.transaction_id = self._new_id()
+        copy.transaction_id = transaction_id
         headers = template.copy()
         headers[ID_AT] = (names.UNIQ_KEY, transaction_id.encode())
         if message.properties or message.keys or message.tags:

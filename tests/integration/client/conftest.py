@@ -1,8 +1,14 @@
-"""A Checkback of each test's own on the run's broker."""
+"""A Checkback of each test's own on the run's broker, and database servers of the tests' own."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.client.playing import Checkback, Scripted
@@ -20,3 +26,33 @@ def checkback(bootstrap_servers: str, unique: str) -> Iterator[Checkback]:
 @pytest.fixture
 def listener() -> Scripted:
     return Scripted()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Run a PostgreSQL of the tests' own; its programs refuse to run as root."""
+    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
+        pytest.skip("PostgreSQL's initdb and pg_ctl are not on the PATH")
+    account = "nobody" if os.getuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="checkback-postgres-"))
+    if account is not None:
+        shutil.chown(folder, account)
+    data, port = str(folder / "data"), free_port()
+
+    def run(*command: str) -> None:
+        subprocess.run(command, user=account, cwd=folder, check=True, capture_output=True)
+
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    run("initdb", "-D", data, "-U", "checkback", "-A", "trust", "-N")
+    run("pg_ctl", "-D", data, "-l", str(folder / "log"), "-w", "-o", options, "start")
+    try:
+        yield f"postgresql+psycopg://checkback@127.0.0.1:{port}/postgres"
+    finally:
+        run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder, ignore_errors=True)

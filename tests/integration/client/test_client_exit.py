@@ -1,4 +1,4 @@
-"""A process that ends without shutdown(): it ends all the same, and says nothing.
+"""A process that ends without shutdown(): it ends as if it had been called, and says what is left.
 
 Its producer group is one of its own: others of the group would wait for its session to end.
 """
@@ -84,3 +84,54 @@ def test_a_process_ends_without_a_shutdown(checkback: Checkback, kind: str) -> N
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+HANGING = """
+import sys, threading
+from checkback.client import *
+
+servers, prefix = sys.argv[1:]
+runs = threading.Event()
+
+
+class Hanging(TransactionListener):
+    def execute_local_transaction(self, message, arg):
+        if arg:
+            runs.set()
+            threading.Event().wait()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message):
+        return None
+
+
+producer = TransactionMQProducer(
+    prefix + "left", bootstrap_servers=servers, topic_prefix=prefix,
+    transaction_listener=Hanging(), shutdown_timeout_ms=500,
+)
+producer.start()
+threading.Thread(
+    target=producer.send_message_in_transaction, args=(Message("paid", b"hangs"), True), daemon=True
+).start()
+runs.wait()
+for _ in range(20):
+    producer.send_message_in_transaction(Message("paid", b"x"))
+"""
+
+
+def test_what_a_process_leaves_is_said_in_one_warning_and_the_last_ops_are_sent(
+    checkback: Checkback,
+) -> None:
+    """The ops of the last five milliseconds were lost, and nothing was said of the open half."""
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING, checkback.bootstrap_servers, checkback.prefix],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    [line] = ended.stderr.splitlines()
+    assert "without shutdown(), while 1 sends or check answers ran" in line
+    assert ended.returncode == 0
+    assert (len(checkback.ops(20)), len(checkback.halves(21))) == (20, 21)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,36 +34,6 @@ ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 orders = Table(
     "orders", MetaData(), Column("id", Integer, primary_key=True), Column("item", String(20))
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """Run a PostgreSQL of the tests' own; its programs refuse to run as root."""
-    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
-        pytest.skip("PostgreSQL's initdb and pg_ctl are not on the PATH")
-    account = "nobody" if os.getuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="checkback-postgres-"))
-    if account is not None:
-        shutil.chown(folder, account)
-    data, port = str(folder / "data"), free_port()
-
-    def run(*command: str) -> None:
-        subprocess.run(command, user=account, cwd=folder, check=True, capture_output=True)
-
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-    run("initdb", "-D", data, "-U", "checkback", "-A", "trust", "-N")
-    run("pg_ctl", "-D", data, "-l", str(folder / "log"), "-w", "-o", options, "start")
-    try:
-        yield f"postgresql+psycopg://checkback@127.0.0.1:{port}/postgres"
-    finally:
-        run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,0 +1,1 @@
+"""Messages that share the fate of the caller's own database transaction."""

@@ -1,0 +1,54 @@
+"""Answers checks: from the transaction log, or by the application's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.message import Message, MessageExt
+from checkback.client.sessions.log_table import TransactionLog
+
+Check = Callable[[MessageExt], "LocalTransactionState | bool | None"]
+"""Says how a message's transaction ended: True committed, False rolled back, None unknown."""
+
+_ANSWERS: Final = {
+    True: LocalTransactionState.COMMIT_MESSAGE,
+    False: LocalTransactionState.ROLLBACK_MESSAGE,
+    None: LocalTransactionState.UNKNOW,
+}
+
+
+class _CheckOnly(TransactionListener):
+    """Runs no transaction: the application does, in its own code."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """Never called."""
+        raise NotImplementedError
+
+
+class LogListener(_CheckOnly):
+    """Answers checks from the transaction log."""
+
+    def __init__(self, log: TransactionLog) -> None:
+        self._log = log
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """Look the outcome up; if there is none yet, make it a final rollback."""
+        return self._log.outcome(message.transaction_id)
+
+
+class CheckListener(_CheckOnly):
+    """Answers checks by an application's function."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """Ask the function."""
+        answer = self._check(message)
+        if isinstance(answer, LocalTransactionState):
+            return answer
+        if answer not in _ANSWERS:
+            raise TypeError(f"check returned a {type(answer).__name__}: return True, False or None")
+        return _ANSWERS[answer]

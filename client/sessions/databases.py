@@ -1,0 +1,41 @@
+"""What a producer has to know of a kind of database, and the choice of the kind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from checkback.client.sessions.joined import Joined
+from checkback.client.sessions.log_table import LogDatabase
+from checkback.protocol.errors import ConfigurationError
+
+
+class SessionDatabase(LogDatabase, Protocol):
+    """A database whose transactions can have messages."""
+
+    def join(self, target: object) -> Joined:
+        """Return what has the messages of the transaction that a session is in.
+
+        Raises:
+            ConfigurationError: its transactions can't have messages, or are in another database.
+        """
+        ...
+
+    def create_table(self, name: str) -> None:
+        """Create the log's table and its index unless they exist."""
+
+
+def database_of(given: object) -> SessionDatabase:
+    """Return what was given as a producer's database.
+
+    Raises:
+        ConfigurationError: it is no database that is known here.
+    """
+    if type(given).__module__.partition(".")[0] == "sqlalchemy":
+        from checkback.client.sessions.sqlalchemy import database_of_engine
+
+        return database_of_engine(given)
+    raise ConfigurationError(
+        f"database is a {type(given).__name__}.",
+        remedy="Give an engine of SQLAlchemy.",
+        key="database",
+    )

@@ -1,0 +1,136 @@
+"""The messages that were sent in one database transaction, and the fate they share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Protocol
+
+from checkback.client.listener import LocalTransactionState
+from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
+from checkback.client.sessions.sent import Answer, Sent
+from checkback.client.transaction_producer import Request
+from checkback.protocol.errors import LifeCycleError
+
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
+UNKNOWN = LocalTransactionState.UNKNOW
+
+
+Await = Callable[[Awaitable[Any]], Any]
+"""Waits for what is awaited, in a function that itself can't await: SQLAlchemy's ``await_only``."""
+
+
+class Owner(Protocol):
+    """The producer of a message, as far as its transaction has to know it."""
+
+    log: TransactionLog | None
+    """Where the rows of its transactions go; None where a function answers checks."""
+
+    def answer(self, request: Request) -> None:
+        """Do in this thread what a step asks for."""
+
+    async def answer_in_loop(self, request: Request) -> None:
+        """Do it without holding up the event loop."""
+
+
+class Joined:
+    """Messages of one database transaction: all are delivered, or none.
+
+    What sees the transaction's events calls this for each of them. An ended one ignores them.
+
+    Args:
+        stores_at_once: whether each send waits for its half, because nothing calls ``seal``.
+    """
+
+    def __init__(self, *, stores_at_once: bool = False) -> None:
+        self.stores_at_once = stores_at_once
+        # The stack of open savepoints, each with what was sent in it; the transaction is the first.
+        self._scopes: list[list[tuple[Owner, Sent]]] = [[]]
+        self._is_sealed = False
+        self._spoiled = ""
+        self.is_ended = False
+        self.is_released = False
+        """For who learns first that a savepoint is kept, and then that it ends."""
+
+    def add(self, owner: Owner, sent: Sent) -> None:
+        """Take a message into the innermost savepoint.
+
+        Raises:
+            LifeCycleError: the transaction is already being committed.
+        """
+        if self._is_sealed or self.is_ended:
+            sent.end(ROLLBACK)
+            raise LifeCycleError(
+                f"The message for {sent.topic} comes after its transaction's last moment.",
+                remedy="Send it before the commit.",
+            )
+        self._scopes[-1].append((owner, sent))
+
+    def savepoint(self) -> None:
+        """Note that a savepoint begins."""
+        self._scopes.append([])
+
+    def release(self) -> None:
+        """Give what was sent in the innermost savepoint to what encloses it."""
+        if len(self._scopes) > 1:  # else it is a savepoint from before the first message
+            inner = self._scopes.pop()
+            self._scopes[-1] += inner
+
+    def rollback_to(self) -> None:
+        """Take back what was sent in the innermost savepoint."""
+        inner = self._scopes.pop()
+        if not self._scopes:  # a savepoint from before the first message
+            self._scopes.append([])
+        for _, sent in inner:
+            sent.end(ROLLBACK)
+
+    def spoil(self, reason: str) -> None:
+        """Keep the transaction from its commit."""
+        self._spoiled = reason
+
+    def seal(self, execute: Execute, paramstyle: str = "", await_: Await | None = None) -> None:
+        """Wait for all halves, and write their rows: the last thing before the commit.
+
+        Args:
+            execute: runs a statement in the transaction.
+            paramstyle: of its connection; by default that of the log's database.
+            await_: waits in an event loop; None where the thread itself may wait.
+
+        Raises:
+            SendError: a half is not, or not certainly, stored; nothing may be committed.
+            LifeCycleError: it is not known what a savepoint took back; nothing may be committed.
+            Exception: a row could not be written; nothing may be committed.
+        """
+        if self._spoiled:
+            raise LifeCycleError(
+                self._spoiled, remedy="End savepoints from the inside out, and run it again."
+            )
+        ids: dict[TransactionLog, list[str]] = {}
+        for owner, sent in self._live():
+            sent.store(_answers(owner, await_))
+            if owner.log is not None:
+                ids.setdefault(owner.log, []).append(sent.transaction_id)
+        self._is_sealed = True
+        for log, some in ids.items():
+            try:
+                log.write(execute, some, paramstyle=paramstyle)
+            except Exception as error:
+                error.add_note(LATE)
+                raise
+
+    def end(self, state: LocalTransactionState, remark: str = "") -> None:
+        """Send the ops of all messages."""
+        if self.is_ended:
+            return
+        self.is_ended = True
+        for _, sent in self._live():
+            sent.end(state, remark)
+
+    def _live(self) -> Iterator[tuple[Owner, Sent]]:
+        return (one for scope in self._scopes for one in scope)
+
+
+def _answers(owner: Owner, await_: Await | None) -> Answer:
+    if await_ is None:
+        return owner.answer
+    return lambda request: await_(owner.answer_in_loop(request))

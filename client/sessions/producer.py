@@ -1,0 +1,296 @@
+"""The producer of messages that share the fate of the caller's own database transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+from checkback.client.listener import one_line
+from checkback.client.observing.counters import Counters
+from checkback.client.options import ProducerKeywords
+from checkback.client.producer import ServiceState
+from checkback.client.sessions.answers import Check, CheckListener, LogListener
+from checkback.client.sessions.core import SessionCore
+from checkback.client.sessions.databases import SessionDatabase, database_of
+from checkback.client.sessions.joined import COMMIT, UNKNOWN, Joined
+from checkback.client.sessions.log_table import TABLE_NAME, LogCleaner, TransactionLog
+from checkback.client.sessions.sent import Sent
+from checkback.client.sessions.values import Serializer, message_of
+from checkback.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
+
+    Database = Engine
+    InTransaction = Session | AsyncSession | Connection | AsyncConnection
+
+LOG_RETENTION_MS: Final = 7 * 86_400_000
+"""More than the pipeline's half_retention_ms as delivered, three days, and any clock skew."""
+
+_producers: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
+
+
+class Transaction:
+    """A transaction without a database: what `Producer.transaction` gives, for ``session``."""
+
+    def __init__(self, joined: Joined) -> None:
+        self.joined = joined
+
+
+class Producer:
+    """Sends messages inside the caller's own database transactions.
+
+    ::
+
+        producer = Producer("order-service", bootstrap_servers="localhost:9092", database=engine)
+
+        with Session(engine) as session, session.begin():
+            session.add(order)
+            producer.send("paid", {"order": order.id}, key=order.id, session=session)
+
+    Once the transaction has committed, the message is delivered, once; if it rolled back, or the
+    process died before the commit, never. The transaction log (docs/protocol.md), a table beside
+    the business tables, answers the pipeline's checks.
+
+    The producer opens itself at its first use in each process, also after a fork. It closes when
+    the process ends, or before by ``close()``, ``with`` or ``async with``. Threads may share it.
+
+    Args:
+        group: all processes of one application share it: any of them answers checks.
+        bootstrap_servers: Kafka brokers, host:port, separated by commas.
+        database: where the business rows are: an engine of SQLAlchemy.
+        check: says how the transaction of a message ended, where there is no database.
+        serializer: makes bytes of bodies; by default of texts (UTF-8) and dicts (JSON).
+        table_name: the transaction log's table.
+        log_retention_ms: how long its rows are kept: at least as long as the pipeline keeps halves
+            (``half_retention_ms``).
+        options: see `ProducerOptions`.
+
+    Raises:
+        ConfigurationError: an argument or an option is not usable.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        bootstrap_servers: str,
+        database: Database | None = None,
+        check: Check | None = None,
+        serializer: Serializer | None = None,
+        table_name: str = TABLE_NAME,
+        log_retention_ms: int = LOG_RETENTION_MS,
+        **options: Unpack[ProducerKeywords],
+    ) -> None:
+        if (database is None) == (check is None):
+            raise ConfigurationError(
+                "A producer needs one of database and check.",
+                remedy="Give the database of the business rows; where there is none, a function"
+                " that says how a transaction ended.",
+                key="database",
+            )
+        self._database: SessionDatabase | None = None
+        self._log: TransactionLog | None = None
+        self._listener: LogListener | CheckListener
+        if check is not None:
+            self._listener = CheckListener(check)
+        else:
+            self._database = database_of(database)
+            self._log = TransactionLog(self._database, table_name)
+            self._listener = LogListener(self._log)
+        self.producer_group = group
+        self.counters = Counters(options.get("on_event"))
+        self._serializer = serializer
+        self._servers = bootstrap_servers
+        self._options = options
+        self._retention_ms = log_retention_ms
+        self.begin_anew()
+        _producers.add(self)
+
+    def begin_anew(self) -> None:
+        """Forget the connections of a parent process; open nothing yet."""
+        self._lock = threading.Lock()
+        self._core = SessionCore(
+            self.producer_group,
+            bootstrap_servers=self._servers,
+            transaction_listener=self._listener,
+            log=self._log,
+            **self._options,
+        )
+        self._core.counters = self.counters
+        self._cleaner: LogCleaner | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.open)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def open(self) -> None:
+        """Connect to Kafka and begin to answer checks; the first send would do it otherwise.
+
+        Raises:
+            LifeCycleError: it is closed, or another producer of the group runs in this process.
+            BrokerError: Kafka can't be reached or is not set up.
+            PrerequisiteError: the process can start no more threads, or gevent replaced them.
+        """
+        with self._lock:
+            if self._core.service_state is ServiceState.RUNNING:
+                return
+            self._core.start()
+            if self._log is not None:
+                self._cleaner = LogCleaner(self._log, self._retention_ms)
+
+    def close(self) -> int:
+        """Stop taking messages, wait for transactions under way, close.
+
+        Returns:
+            How many messages and check answers were left; checks ask how their transactions ended.
+        """
+        if self._cleaner is not None:
+            self._cleaner.stop()
+        return self._core.shutdown()
+
+    def create_table(self) -> None:
+        """Create the transaction log's table and its index unless they exist.
+
+        Raises:
+            ConfigurationError: the producer has no database.
+        """
+        log, database = self._require_log()
+        database.create_table(log.table_name)
+
+    def forget_before(self, written_before_ms: float) -> int:
+        """Delete rows of the transaction log from before that time; return how many.
+
+        A running producer does it by itself. A row is needed as long as a check may come: at least
+        the pipeline's half_retention_ms.
+
+        Args:
+            written_before_ms: milliseconds since the epoch.
+
+        Raises:
+            ConfigurationError: the producer has no database.
+        """
+        return self._require_log()[0].forget_before(written_before_ms)
+
+    def send(
+        self,
+        topic: str,
+        body: Any,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        *,
+        session: InTransaction | Transaction,
+    ) -> Sent:
+        """Send a message with the database transaction that a session is in.
+
+        It returns at once. The commit waits until Kafka has the half messages of the transaction's
+        sends; it raises a SendError, and nothing commits, if one can't be stored.
+
+        Args:
+            topic: where the message goes.
+            body: bytes as they are; what the serializer takes; None for a tombstone.
+            key: the Kafka record key.
+            headers: the message's properties, one Kafka header each.
+            session: an open transaction. The message shares the fate of the savepoint it is in.
+
+        Raises:
+            ConfigurationError: the session's transactions can't have messages.
+            InvalidMessageError: the message can't be sent as it is; nothing was sent.
+            NotFoundError: its topic does not exist; nothing was sent.
+            LifeCycleError: the producer is closed, or the transaction is being committed.
+            BrokerError: Kafka can't be reached, or does not take the message.
+        """
+        message = message_of(topic, body, key, headers, self._serializer)
+        core = self._core
+        if core.service_state is ServiceState.CREATE_JUST:
+            self.open()
+        joined = self._join(session)
+        sent = core.begin(message)
+        if joined.stores_at_once:
+            sent.store(core.answer)
+        elif not _in_event_loop():
+            sent.learn_topic(core.answer)
+        joined.add(core, sent)
+        return sent
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Enclose a transaction that no database knows; ``check`` says how one ended.
+
+        Each send waits until Kafka has its half message. At the end of the block all messages are
+        delivered. If the block raises, the function is asked later how its transaction ended.
+
+        Raises:
+            ConfigurationError: the producer has a database.
+        """
+        if self._database is not None:
+            raise ConfigurationError(
+                "The producer has a database, whose transactions have the messages.",
+                remedy="Give send() the session.",
+            )
+        joined = Joined(stores_at_once=True)
+        try:
+            yield Transaction(joined)
+        except BaseException as error:
+            joined.end(UNKNOWN, one_line(error))
+            raise
+        joined.end(COMMIT)
+
+    def _join(self, session: InTransaction | Transaction) -> Joined:
+        if isinstance(session, Transaction):
+            return session.joined
+        return self._require_log()[1].join(session)
+
+    def _require_log(self) -> tuple[TransactionLog, SessionDatabase]:
+        if self._log is None or self._database is None:
+            raise ConfigurationError(
+                "The producer has no database.",
+                remedy="Make it with database=, or send in `with producer.transaction()`.",
+                key="database",
+            )
+        return self._log, self._database
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _forked() -> None:
+    """Give each producer connections of its own in a child: its parent's have no threads there."""
+    for producer in _producers:
+        producer.begin_anew()
+
+
+os.register_at_fork(after_in_child=_forked)

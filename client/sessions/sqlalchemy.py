@@ -1,0 +1,357 @@
+"""Messages in the transactions of SQLAlchemy: Session, AsyncSession, Connection, AsyncConnection.
+
+An engine's events show all but the end of a commit. So the commit is done in the event that comes
+before it; SQLAlchemy then commits once more, where nothing is left.
+
+A coroutine can't open the connection of an AsyncSession in a call that is not awaited. The events
+of such a session show its savepoints, and it gets its connection at the commit.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Index,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    event,
+)
+from sqlalchemy.engine import URL, TwoPhaseTransaction
+from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+from sqlalchemy.util import await_only
+from sqlalchemy.util.concurrency import in_greenlet
+
+from checkback.client.listener import LocalTransactionState, one_line
+from checkback.client.sessions.joined import COMMIT, ROLLBACK, UNKNOWN, Joined
+from checkback.client.sessions.log_table import Executed
+from checkback.protocol.errors import ConfigurationError
+
+INFO_KEY: Final = "checkback"
+
+
+class Followed:
+    """What was joined to the transaction of a connection."""
+
+    def __init__(self) -> None:
+        self.by_savepoints = Joined()
+        """Follows the connection's savepoints."""
+        self.by_session: Joined | None = None
+        """Follows the savepoints of the session that the connection was given to."""
+
+    def end(self, state: LocalTransactionState, remark: str = "") -> None:
+        """Send the ops of all messages."""
+        for joined in self.all():
+            joined.end(state, remark)
+
+    def all(self) -> list[Joined]:
+        """Return what shares the transaction's fate."""
+        return [one for one in (self.by_session, self.by_savepoints) if one is not None]
+
+
+class UnconnectedSession(NamedTuple):
+    """What was joined to a session that has no connection yet."""
+
+    joined: Joined
+    bind: Engine
+
+
+_followed: WeakKeyDictionary[Connection, Followed] = WeakKeyDictionary()
+
+
+class EngineDatabase:
+    """A database that an engine reaches.
+
+    Args:
+        engine: of the business rows.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def paramstyle(self) -> str:
+        """How statements name their values."""
+        return self.engine.dialect.paramstyle
+
+    def execute(self, statement: str, values: tuple[Any, ...]) -> Executed:
+        """Run a statement in a database transaction of its own, and commit it."""
+        with self.engine.begin() as connection:
+            result = connection.exec_driver_sql(statement, values)
+            return Executed(result.all() if result.returns_rows else [], result.rowcount)
+
+    def create_table(self, name: str) -> None:
+        """Create the log's table and its index unless they exist; an older table has no index."""
+        create_log_table(log_table(name), self.engine)
+
+    def join(self, target: object) -> Joined:
+        """Return what has the messages of the transaction that a session is in.
+
+        Args:
+            target: a session or a connection of SQLAlchemy.
+
+        Raises:
+            ConfigurationError: its transactions can't have messages, or are in another database.
+        """
+        return join(target, self.engine)
+
+
+def database_of_engine(given: object) -> EngineDatabase:
+    """Return the database of an engine.
+
+    Raises:
+        ConfigurationError: it is no engine.
+    """
+    if isinstance(given, Engine):
+        return EngineDatabase(given)
+    raise ConfigurationError(
+        f"database is a {type(given).__name__}.", remedy="Give an Engine.", key="database"
+    )
+
+
+def log_table(name: str) -> Table:
+    """Return the log's table, for a migration say."""
+    schema, _, name = name.rpartition(".")
+    return Table(
+        name,
+        MetaData(),
+        Column("transaction_id", String(64), primary_key=True),
+        Column("state", SmallInteger, nullable=False),
+        Column("written_at_ms", BigInteger, nullable=False),
+        Index(f"{name}_written_at", "written_at_ms"),
+        schema=schema or None,
+    )
+
+
+def create_log_table(table: Table, bind: Engine | Connection) -> None:
+    """Create the log's table and its index unless they exist; an older table has no index."""
+    table.create(bind, checkfirst=True)
+    for index in table.indexes:
+        index.create(bind, checkfirst=True)
+
+
+def join(target: object, database: Engine) -> Joined:
+    """Return what has the messages of the transaction that a session is in.
+
+    Args:
+        target: a session or a connection.
+        database: where checks look the outcome up.
+
+    Raises:
+        ConfigurationError: its transactions can't have messages, or are in another database.
+    """
+    if isinstance(target, (scoped_session, async_scoped_session)):
+        target = target()
+    if isinstance(target, AsyncSession):
+        target = target.sync_session
+    elif isinstance(target, AsyncConnection):
+        target = target.sync_connection
+    if isinstance(target, Session):
+        return _join_session(target, database)
+    if not isinstance(target, Connection):
+        raise ConfigurationError(
+            f"session is a {type(target).__name__}.",
+            remedy="Give a Session, an AsyncSession, or a Connection that is open.",
+        )
+    return _join_connection(target, database)
+
+
+def _join_session(session: Session, database: Engine) -> Joined:
+    if session.twophase:
+        raise _no_two_phases()
+    waiting = session.info.get(INFO_KEY)
+    if waiting is None:
+        try:
+            bind = session.get_bind()
+        except UnboundExecutionError:  # it has engines for some tables only
+            bind = database
+        if isinstance(bind, Connection):
+            return _join_connection(bind, database)
+        if not bind.dialect.is_async or in_greenlet():
+            return _join_connection(session.connection(bind_arguments={"bind": bind}), database)
+        _require_same(bind.url, database.url)
+        if not session.in_transaction():
+            session.begin()
+        waiting = session.info[INFO_KEY] = UnconnectedSession(Joined(), bind)
+    joined: Joined = waiting.joined
+    return joined
+
+
+def _join_connection(connection: Connection, database: Engine) -> Joined:
+    followed = _followed.get(connection)
+    if followed is None:
+        _require_same(connection.engine.url, database.url)
+        if not connection.in_transaction():
+            connection.begin()
+        followed = _follow(connection)
+    return followed.by_savepoints
+
+
+def _follow(connection: Connection) -> Followed:
+    require_transactions(connection)
+    if isinstance(connection.get_transaction(), TwoPhaseTransaction):
+        raise _no_two_phases()
+    engine = connection.engine
+    if not event.contains(engine, "commit", _commit):
+        event.listen(engine, "commit", _commit)
+        event.listen(engine, "rollback", _rollback)
+        event.listen(engine, "savepoint", _savepoint)
+        event.listen(engine, "release_savepoint", _release)
+        event.listen(engine, "rollback_savepoint", _rollback_to)
+    followed = _followed[connection] = Followed()
+    return followed
+
+
+def _commit(connection: Connection) -> None:
+    """Store halves and rows, commit, and send the ops."""
+    followed = _followed.pop(connection, None)
+    if followed is None:
+        return
+    dialect = connection.dialect
+    try:
+        for joined in followed.all():
+            joined.seal(
+                connection.exec_driver_sql,
+                dialect.paramstyle,
+                await_only if dialect.is_async else None,
+            )
+    except BaseException:
+        # SQLAlchemy takes the transaction for ended and would leave it open.
+        with suppress(Exception):
+            connection.connection.rollback()
+        followed.end(ROLLBACK)
+        raise
+    try:
+        connection._commit_impl()  # noqa: SLF001 - a public commit would end the transaction twice
+    except BaseException as error:
+        followed.end(UNKNOWN, one_line(error))
+        raise
+    followed.end(COMMIT)
+
+
+def _rollback(connection: Connection) -> None:
+    followed = _followed.pop(connection, None)
+    if followed is not None:
+        followed.end(ROLLBACK)
+
+
+def _savepoint(connection: Connection, _: str | None) -> None:
+    followed = _followed.get(connection)
+    if followed is not None:
+        followed.by_savepoints.savepoint()
+
+
+def _release(connection: Connection, name: str, _: object) -> None:
+    followed = _followed.get(connection)
+    if followed is not None:
+        _require_innermost(connection, name, followed.by_savepoints)
+        followed.by_savepoints.release()
+
+
+def _rollback_to(connection: Connection, name: str, _: object) -> None:
+    followed = _followed.get(connection)
+    if followed is not None:
+        _require_innermost(connection, name, followed.by_savepoints)
+        followed.by_savepoints.rollback_to()
+
+
+def _require_innermost(connection: Connection, name: str, joined: Joined) -> None:
+    """Keep a transaction from its commit if it is not known any more what was rolled back."""
+    innermost = getattr(connection.get_nested_transaction(), "_savepoint", name)
+    if innermost != name:
+        joined.spoil(f"Savepoint {name} was ended before {innermost}, which is inside it.")
+
+
+@event.listens_for(Session, "before_commit")
+def _give_connection(session: Session) -> None:
+    waiting = session.info.get(INFO_KEY)
+    if waiting is not None and not waiting.joined.is_ended:
+        connection = session.connection(bind_arguments={"bind": waiting.bind})
+        followed = _followed.get(connection) or _follow(connection)
+        followed.by_session = waiting.joined
+
+
+@event.listens_for(Session, "after_transaction_create")
+def _begun(session: Session, transaction: SessionTransaction) -> None:
+    waiting = session.info.get(INFO_KEY)
+    if waiting is not None and transaction.nested:
+        waiting.joined.savepoint()
+
+
+@event.listens_for(Session, "after_commit")
+def _committed(session: Session) -> None:
+    waiting = session.info.get(INFO_KEY)
+    if waiting is not None and session.in_nested_transaction():
+        waiting.joined.is_released = True
+
+
+@event.listens_for(Session, "after_transaction_end")
+def _ended(session: Session, transaction: SessionTransaction) -> None:
+    waiting = session.info.get(INFO_KEY)
+    if waiting is None:
+        return
+    joined: Joined = waiting.joined
+    if transaction.parent is None:
+        del session.info[INFO_KEY]
+        joined.end(ROLLBACK)
+    elif transaction.nested:
+        is_released, joined.is_released = joined.is_released, False
+        joined.release() if is_released else joined.rollback_to()
+
+
+def require_transactions(connection: Connection) -> None:
+    """Refuse a connection that could store the log's row without the business rows.
+
+    Raises:
+        ConfigurationError: it commits each statement by itself.
+    """
+    dialect = connection.dialect
+    detect = getattr(dialect, "detect_autocommit_setting", None)  # an older SQLAlchemy has none
+    is_asked_for = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        commits = detect is not None and detect(driver)
+    except NotImplementedError:
+        commits = False
+    # SQLite's transactions are begun by hand where savepoints have to work.
+    commits = commits and not getattr(driver, "in_transaction", False)
+    if is_asked_for or commits:
+        raise ConfigurationError(
+            "The engine commits each statement by itself (AUTOCOMMIT).",
+            remedy="Give one with transactions: the log's rows and the business rows are one.",
+        )
+
+
+def _require_same(bound: URL, database: URL) -> None:
+    """Refuse a transaction in a database where no check would look.
+
+    Raises:
+        ConfigurationError: the addresses differ.
+    """
+    if _place(bound) != _place(database):
+        raise ConfigurationError(
+            f"The session writes to {bound.render_as_string()}, and the producer's database is"
+            f" {database.render_as_string()}.",
+            remedy="Give the producer the database of its sessions.",
+        )
+
+
+def _place(url: URL) -> tuple[str, str | None, int | None, str | None]:
+    return url.get_backend_name(), url.host, url.port, url.database
+
+
+def _no_two_phases() -> ConfigurationError:
+    return ConfigurationError(
+        "A two-phase transaction can't have messages.",
+        remedy="Commit in one phase: the log's rows and the business rows are in one database.",
+    )

@@ -1,0 +1,44 @@
+"""What an application hands to `Producer.send`, made into a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from checkback.client.message import Message
+from checkback.protocol.errors import InvalidMessageError
+
+Serializer = Callable[[Any], bytes]
+
+
+def message_of(
+    topic: str,
+    body: Any,
+    key: str | bytes | None,
+    headers: Mapping[str, str | bytes] | None,
+    serializer: Serializer | None,
+) -> Message:
+    """Return the message.
+
+    Raises:
+        InvalidMessageError: a value has a type that can't be sent.
+    """
+    if isinstance(key, str):
+        key = key.encode()
+    return Message(topic, _body(body, serializer), key=key, properties=headers or {})
+
+
+def _body(body: Any, serializer: Serializer | None) -> bytes | None:
+    if body is None or isinstance(body, bytes):
+        return body
+    if serializer is not None:
+        return serializer(body)
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, dict):
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    raise InvalidMessageError(
+        f"The body is a {type(body).__name__}.",
+        remedy="Give bytes, a text, a dict, which is sent as JSON, or the producer a serializer.",
+    )
