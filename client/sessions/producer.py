@@ -26,10 +26,10 @@ from checkback.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
     from sqlalchemy.orm import Session
 
-    Database = Engine
+    Database = Engine | AsyncEngine
     InTransaction = Session | AsyncSession | Connection | AsyncConnection
 
 LOG_RETENTION_MS: Final = 7 * 86_400_000
@@ -66,7 +66,7 @@ class Producer:
     Args:
         group: all processes of one application share it: any of them answers checks.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
-        database: where the business rows are: an engine of SQLAlchemy.
+        database: where the business rows are: an Engine or AsyncEngine of SQLAlchemy.
         check: says how the transaction of a message ended, where there is no database.
         serializer: makes bytes of bodies; by default of texts (UTF-8) and dicts (JSON).
         table_name: the transaction log's table.

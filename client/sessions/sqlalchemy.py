@@ -9,8 +9,11 @@ of such a session show its savepoints, and it gets its connection at the commit.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
@@ -27,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, TwoPhaseTransaction
 from sqlalchemy.exc import UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
@@ -37,6 +40,7 @@ from checkback.client.sessions.joined import COMMIT, ROLLBACK, UNKNOWN, Joined
 from checkback.client.sessions.log_table import Executed
 from checkback.protocol.errors import ConfigurationError
 
+T = TypeVar("T")
 INFO_KEY: Final = "checkback"
 
 
@@ -86,13 +90,20 @@ class EngineDatabase:
 
     def execute(self, statement: str, values: tuple[Any, ...]) -> Executed:
         """Run a statement in a database transaction of its own, and commit it."""
-        with self.engine.begin() as connection:
+
+        def run(connection: Connection) -> Executed:
             result = connection.exec_driver_sql(statement, values)
             return Executed(result.all() if result.returns_rows else [], result.rowcount)
 
+        return self._run(run)
+
     def create_table(self, name: str) -> None:
         """Create the log's table and its index unless they exist; an older table has no index."""
-        create_log_table(log_table(name), self.engine)
+        self._run(lambda connection: create_log_table(log_table(name), connection))
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.begin() as connection:
+            return work(connection)
 
     def join(self, target: object) -> Joined:
         """Return what has the messages of the transaction that a session is in.
@@ -106,16 +117,43 @@ class EngineDatabase:
         return join(target, self.engine)
 
 
+class AsyncEngineDatabase(EngineDatabase):
+    """A database that an asyncio engine reaches.
+
+    Checks come in a thread, and the engine's connections belong to the application's event loop. So
+    each check has a connection of its own.
+    """
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        engine = self.engine
+        own = AsyncEngine(Engine(engine.pool.recreate(), engine.dialect, engine.url))
+
+        async def run() -> T:
+            try:
+                async with own.begin() as connection:
+                    return await connection.run_sync(work)
+            finally:
+                await own.dispose()
+
+        # A thread: the caller may be in a loop, in which no other can run.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, run()).result()
+
+
 def database_of_engine(given: object) -> EngineDatabase:
     """Return the database of an engine.
 
     Raises:
         ConfigurationError: it is no engine.
     """
+    if isinstance(given, AsyncEngine):
+        return AsyncEngineDatabase(given.sync_engine)
     if isinstance(given, Engine):
         return EngineDatabase(given)
     raise ConfigurationError(
-        f"database is a {type(given).__name__}.", remedy="Give an Engine.", key="database"
+        f"database is a {type(given).__name__}.",
+        remedy="Give an Engine or an AsyncEngine.",
+        key="database",
     )
 
 
@@ -318,13 +356,13 @@ def require_transactions(connection: Connection) -> None:
     dialect = connection.dialect
     detect = getattr(dialect, "detect_autocommit_setting", None)  # an older SQLAlchemy has none
     is_asked_for = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-    driver: Any = connection.connection.dbapi_connection
+    pooled = connection.connection
     try:
-        commits = detect is not None and detect(driver)
+        commits = detect is not None and detect(pooled.dbapi_connection)
     except NotImplementedError:
         commits = False
     # SQLite's transactions are begun by hand where savepoints have to work.
-    commits = commits and not getattr(driver, "in_transaction", False)
+    commits = commits and not getattr(pooled.driver_connection, "in_transaction", False)
     if is_asked_for or commits:
         raise ConfigurationError(
             "The engine commits each statement by itself (AUTOCOMMIT).",

@@ -390,7 +390,7 @@ class Amount:
     ],
 )
 def test_values(body: Any, serializer: Any, sent: bytes | None) -> None:
-    headers = {"text": "ä", "bytes": b"\xff"}
+    headers: dict[str, str | bytes] = {"text": "ä", "bytes": b"\xff"}
     message = message_of("t", body, "ä", headers, serializer)
     assert (message.body, message.record_key()) == (sent, "ä".encode())
     assert message.properties == headers

@@ -1,0 +1,194 @@
+"""Messages in the database transaction of a coroutine: all are delivered, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from tests.unit.client.producer_playing import Clients, in_a_loop, kafka
+from tests.unit.client.test_sessions import COMMIT, HASTY, ROLLBACK, ops
+
+from checkback.client import Producer
+from checkback.protocol.errors import SendError
+
+__all__ = ["kafka"]
+pytest.importorskip("aiosqlite")
+
+
+@asynccontextmanager
+async def opened(folder: Path, **options: Any) -> AsyncIterator[tuple[AsyncEngine, Producer]]:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'orders.db'}")
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE orders (id INTEGER PRIMARY KEY)"))
+    producer = Producer("g", bootstrap_servers="fake", database=engine, **options)
+    producer.create_table()
+    async with producer:
+        yield engine, producer
+    await engine.dispose()
+
+
+async def order(target: Any, number: int) -> None:
+    await target.execute(text("INSERT INTO orders VALUES (:id)"), {"id": number})
+
+
+async def numbers(engine: AsyncEngine) -> list[int]:
+    async with engine.connect() as connection:
+        return list((await connection.execute(text("SELECT id FROM orders ORDER BY 1"))).scalars())
+
+
+async def until(holds: Any) -> None:
+    for _ in range(500):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come true")
+
+
+@in_a_loop
+async def test_a_session_without_a_connection_takes_messages(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        async with AsyncSession(engine) as session, session.begin():
+            sent = [producer.send("t", b"x", session=session) for _ in range(3)]
+            assert ops(kafka) == {}
+        assert ops(kafka) == {one.transaction_id: "commit" for one in sent}
+        assert producer._log is not None
+        answers = [producer._log.outcome(one.transaction_id) for one in sent]
+        assert answers == [COMMIT] * 3
+
+
+@in_a_loop
+async def test_the_fates_of_an_async_session(kafka: list[Clients], tmp_path: Path) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        fates: dict[str, Any] = {}
+        async with AsyncSession(engine) as session:
+            fates["closed"] = producer.send("t", b"x", session=session)
+        async with AsyncSession(engine) as session:
+            await order(session, 1)
+            fates["rolled back"] = producer.send("t", b"x", session=session)
+            await session.rollback()
+            await order(session, 2)
+            fates["committed"] = producer.send("t", b"x", session=session)
+            await session.commit()
+        with suppress(IntegrityError):
+            async with AsyncSession(engine) as session, session.begin():
+                fates["failed"] = producer.send("t", b"x", session=session)
+                await order(session, 2)
+        async with engine.begin() as connection:
+            fates["connection, committed"] = producer.send("t", b"x", session=connection)
+        with suppress(RuntimeError):
+            async with engine.begin() as connection:
+                fates["connection, failed"] = producer.send("t", b"x", session=connection)
+                raise RuntimeError
+        async with AsyncSession(engine) as session, session.begin():
+            fates["run_sync, committed"] = await session.run_sync(
+                lambda one: producer.send("t", b"x", session=one)
+            )
+        # A half that no one waited for has its op once its report comes.
+        await until(lambda: len(ops(kafka)) >= 3)
+        said = {name: ops(kafka).get(one.transaction_id) for name, one in fates.items()}
+        assert {name for name in said if said[name] == "commit"} == {
+            name for name in fates if "committed" in name
+        }
+        assert await numbers(engine) == [2]
+        assert producer._log is not None
+        assert producer._log.outcome(fates["closed"].transaction_id) is ROLLBACK
+
+
+@pytest.mark.parametrize("connects", [False, True])
+@in_a_loop
+async def test_savepoints_of_an_async_session(
+    kafka: list[Clients], tmp_path: Path, connects: bool
+) -> None:
+    async with opened(tmp_path) as (engine, producer), AsyncSession(engine) as session:
+        sent: dict[str, Any] = {}
+
+        async def send(name: str) -> None:
+            if connects:
+                await session.execute(text("SELECT 1"))
+            sent[name] = producer.send("t", b"x", session=session)
+
+        await send("before")
+        with suppress(RuntimeError):
+            async with session.begin_nested():
+                await send("taken back")
+                async with session.begin_nested():
+                    await send("taken back with it")
+                raise RuntimeError
+        async with session.begin_nested():
+            await send("kept")
+        nested = await session.begin_nested()
+        await send("kept although its savepoint was left open")
+        assert nested.is_active
+        await session.commit()
+        said = ops(kafka)
+        for name, one in sent.items():
+            assert (said.get(one.transaction_id) == "commit") == ("back" not in name), name
+
+
+@in_a_loop
+async def test_waiting_for_halves_does_not_hold_up_the_loop(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    async with opened(tmp_path, send_msg_timeout_ms=2_000) as (engine, producer):
+        halves = kafka[0].halves[0]
+        halves.is_silent = True
+        session = AsyncSession(engine)
+        producer.send("t", b"x", session=session)
+        commit = asyncio.create_task(session.commit())
+        for _ in range(20):
+            await asyncio.sleep(0.005)  # the loop goes on
+        assert not commit.done()
+        assert ops(kafka) == {}
+        halves.is_silent = False
+        await commit
+        assert list(ops(kafka).values()) == ["commit"]
+        await session.close()
+
+
+@in_a_loop
+async def test_a_topic_is_asked_for_outside_the_loop(kafka: list[Clients], tmp_path: Path) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        async with AsyncSession(engine) as session, session.begin():
+            producer.send("new", b"x", session=session)
+        [asked] = {thread for topic, thread in kafka[0].opened_admin.asked if topic == "new"}
+        assert asked != threading.get_ident()
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+@in_a_loop
+async def test_a_half_that_is_not_stored_keeps_a_coroutine_from_its_commit(
+    kafka: list[Clients], tmp_path: Path, cancels: bool
+) -> None:
+    async with opened(tmp_path, **HASTY) as (engine, producer):
+        kafka[0].halves[0].is_silent = True
+        session = AsyncSession(engine)
+        await order(session, 1)
+        producer.send("t", b"x", session=session)
+        commit = asyncio.create_task(session.commit())
+        if cancels:
+            await asyncio.sleep(0.02)
+            commit.cancel()
+        with pytest.raises(asyncio.CancelledError if cancels else SendError):
+            await commit
+        await session.close()
+        assert await numbers(engine) == []
+        assert "commit" not in ops(kafka).values()
