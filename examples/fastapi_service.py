@@ -13,41 +13,41 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import FastAPI, HTTPException
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, insert
+from fastapi import FastAPI
+from sqlalchemy import create_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from checkback.client import LocalTransactionState, Message, TransactionMQProducer
-from checkback.client.sql import SqlTransactionLog
-from checkback.protocol.errors import SendError
+from checkback.client import Producer
 
-orders = Table(
-    "orders", MetaData(), Column("id", Integer, primary_key=True), Column("amount", Integer)
-)
+
+class Base(DeclarativeBase):
+    """The tables."""
+
+
+class Order(Base):
+    """An order."""
+
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    amount: Mapped[int]
+
+
 engine = create_engine(os.environ.get("DATABASE_URL", "sqlite:///orders.db"))
-
-
-def book(connection: Connection, message: Message, arg: Any) -> None:  # noqa: ARG001
-    """Write the order; what this raises rolls it back."""
-    connection.execute(insert(orders).values(arg))
-
-
-log = SqlTransactionLog(engine, book)
-producer = TransactionMQProducer(
+producer = Producer(
     "order-service",
     bootstrap_servers=os.environ["CHECKBACK_BOOTSTRAP_SERVERS"],
     topic_prefix=os.environ.get("CHECKBACK_TOPIC_PREFIX", ""),
-    transaction_listener=log,
+    database=engine,
 )
 
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Start the producer with the service; it is made before a fork, but started after it."""
-    orders.metadata.create_all(engine)
-    log.create_table()
-    with producer:
+    """Open the producer with the service, and close it with the service."""
+    Base.metadata.create_all(engine)
+    producer.create_table()
+    async with producer:
         yield
 
 
@@ -55,13 +55,12 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders", status_code=201)
-def create_order(amount: int) -> dict[str, str]:
-    """Book an order and announce it. 503: neither happened, or a check settles the doubt."""
-    message = Message("paid", f"paid {amount}".encode())
-    try:
-        result = producer.send_message_in_transaction(message, {"amount": amount})
-    except SendError as error:
-        raise HTTPException(503, str(error)) from error
-    if result.local_transaction_state is not LocalTransactionState.COMMIT_MESSAGE:
-        raise HTTPException(503, "The order was not booked, or is not yet known to be.")
-    return {"transaction_id": result.transaction_id}
+def create_order(amount: int) -> dict[str, str | int]:
+    """Book an order and announce it."""
+    with Session(engine) as session, session.begin():
+        order = Order(amount=amount)
+        session.add(order)
+        session.flush()
+        paid = {"order": order.id, "amount": amount}
+        sent = producer.send("paid", paid, key=f"order-{order.id}", session=session)
+    return {"order": paid["order"], "transaction_id": sent.transaction_id}

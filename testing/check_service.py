@@ -1,7 +1,7 @@
-"""A fake check service for unit tests of a listener: no Kafka, no Spark, no waiting.
+"""A fake check service for unit tests of a listener or a producer: no Kafka, no Spark, no waiting.
 
 It calls the listener as the client does: the message has passed through the same headers as in a
-check request, and an exception counts as unknown.
+check request, and an exception counts as unknown. A producer sends to it instead of Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from checkback.client.listener import (
     TransactionListener,
     run_listener,
 )
-from checkback.client.message import Message
+from checkback.client.message import Message, MessageQueue
+from checkback.client.producer import CallsInFlight, ServiceState
+from checkback.client.results import SendStatus, TransactionSendResult
+from checkback.client.sessions.log_table import TransactionLog
+from checkback.client.sessions.producer import Producer
+from checkback.client.sessions.sent import Sent
+from checkback.client.transaction_producer import Request, RunListener, Steps
 from checkback.client.validation import require_group, require_message, require_no_timers
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
@@ -112,22 +118,37 @@ class FakeTransaction:
 class FakeCheckService:
     """Sends transactions to a listener, crashes where a test says so, and sends check requests.
 
+    Given a `Producer`, it takes what that one sends; ``listener`` is then what answers its checks.
+
     Args:
-        listener: the application's listener; a test may replace it by that of another process.
+        listener: the application's listener; a test may replace it by that of another process. Or
+            the application's producer.
         group: producer group.
         check_max: number of requests after which a half is discarded; default: the pipeline's.
+
+    Attributes:
+        loses_ops: set it where the producer's process dies between the commit and the ops.
 
     Raises:
         ConfigurationError: no producer may have this group name.
     """
 
     def __init__(
-        self, listener: TransactionListener, group: str = "group", check_max: int | None = None
+        self,
+        listener: TransactionListener | Producer,
+        group: str = "group",
+        check_max: int | None = None,
     ) -> None:
         require_group(group)
-        self.listener = listener
+        self.listener: TransactionListener
+        if isinstance(listener, Producer):
+            self.listener = listener.listener
+            listener.send_by(_FakeCore(self, listener.log))
+        else:
+            self.listener = listener
         self.group = group
         self.check_max = Settings().check_max if check_max is None else check_max
+        self.loses_ops = False
         self.transactions: list[FakeTransaction] = []
 
     @property
@@ -148,6 +169,21 @@ class FakeCheckService:
         Raises:
             InvalidMessageError: a producer would refuse the message.
         """
+        transaction = self.store(message)
+        sent = transaction.message
+        if crash is Crash.BEFORE_LOCAL_TRANSACTION:
+            return transaction
+        result = run_listener(lambda: self.listener.execute_local_transaction(sent, arg))
+        if crash is None:
+            transaction.take(result)
+        return transaction
+
+    def store(self, message: Message) -> FakeTransaction:
+        """Store a half.
+
+        Raises:
+            InvalidMessageError: a producer would refuse the message.
+        """
         require_message(message, TopicNames(), Settings().max_message_bytes)
         require_no_timers(message)
         kept = {name: text for name, text in message.properties.items() if name != names.DELAY}
@@ -156,12 +192,50 @@ class FakeCheckService:
         )
         transaction = FakeTransaction(self, sent, len(self.transactions))
         self.transactions.append(transaction)
-        if crash is Crash.BEFORE_LOCAL_TRANSACTION:
-            return transaction
-        result = run_listener(lambda: self.listener.execute_local_transaction(sent, arg))
-        if crash is None:
-            transaction.take(result)
         return transaction
+
+
+class _FakeCore:
+    """What a producer sends by instead of Kafka."""
+
+    service_state = ServiceState.RUNNING
+
+    def __init__(self, service: FakeCheckService, log: TransactionLog | None) -> None:
+        self._service = service
+        self.log = log
+
+    def start(self) -> None:
+        """Nothing has to be started."""
+
+    def shutdown(self) -> int:
+        """Nothing is left."""
+        return 0
+
+    def begin(self, message: Message) -> Sent:
+        """Store a half."""
+        transaction = self._service.store(message)
+        sent = transaction.message
+        return Sent(sent.topic, sent.transaction_id, self._steps(transaction), CallsInFlight())
+
+    def _steps(self, transaction: FakeTransaction) -> Steps:
+        sent = transaction.message
+        result = yield RunListener(sent, None)
+        if not self._service.loses_ops:
+            transaction.take(result)
+        return TransactionSendResult(
+            send_status=SendStatus.SEND_OK,
+            msg_id=sent.transaction_id,
+            message_queue=MessageQueue(TopicNames().half, 0),
+            queue_offset=self._service.transactions.index(transaction),
+            transaction_id=sent.transaction_id,
+            local_transaction_state=result.state,
+        )
+
+    def answer(self, request: Request) -> None:
+        """Never called: a half is stored at once."""
+
+    async def answer_in_loop(self, request: Request) -> None:
+        """Never called: a half is stored at once."""
 
 
 def _half_headers(message: Message, group: str) -> Headers:

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Unpack
+from typing import Protocol, Unpack
 
 from checkback.client.listener import TransactionListener
 from checkback.client.message import Message
 from checkback.client.options import ProducerKeywords
+from checkback.client.producer import ServiceState
+from checkback.client.sessions.joined import Owner
 from checkback.client.sessions.log_table import TransactionLog
 from checkback.client.sessions.sent import Sent, SharedReport, awaited
 from checkback.client.transaction_producer import LearnTopic, Request, TransactionMQProducer
+
+
+class Core(Owner, Protocol):
+    """What sends for a `Producer`."""
+
+    @property
+    def service_state(self) -> ServiceState:
+        """Where in its life it is."""
+        ...
+
+    def start(self) -> None:
+        """Connect."""
+
+    def shutdown(self) -> int:
+        """Close; return how much was left."""
+        ...
+
+    def begin(self, message: Message) -> Sent:
+        """Put a half on its way."""
+        ...
 
 
 class SessionCore(TransactionMQProducer):

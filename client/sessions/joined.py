@@ -23,8 +23,10 @@ Await = Callable[[Awaitable[Any]], Any]
 class Owner(Protocol):
     """The producer of a message, as far as its transaction has to know it."""
 
-    log: TransactionLog | None
-    """Where the rows of its transactions go; None where a function answers checks."""
+    @property
+    def log(self) -> TransactionLog | None:
+        """Where the rows of its transactions go; None where a function answers checks."""
+        ...
 
     def answer(self, request: Request) -> None:
         """Do in this thread what a step asks for."""

@@ -16,7 +16,7 @@ from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
 from checkback.client.sessions.answers import Check, CheckListener, LogListener
-from checkback.client.sessions.core import SessionCore
+from checkback.client.sessions.core import Core, SessionCore
 from checkback.client.sessions.databases import SessionDatabase, database_of
 from checkback.client.sessions.joined import COMMIT, UNKNOWN, Joined
 from checkback.client.sessions.log_table import TABLE_NAME, LogCleaner, TransactionLog
@@ -98,14 +98,14 @@ class Producer:
                 key="database",
             )
         self._database: SessionDatabase | None = None
-        self._log: TransactionLog | None = None
-        self._listener: LogListener | CheckListener
+        self.log: TransactionLog | None = None
+        self.listener: LogListener | CheckListener
         if check is not None:
-            self._listener = CheckListener(check)
+            self.listener = CheckListener(check)
         else:
             self._database = database_of(database)
-            self._log = TransactionLog(self._database, table_name)
-            self._listener = LogListener(self._log)
+            self.log = TransactionLog(self._database, table_name)
+            self.listener = LogListener(self.log)
         self.producer_group = group
         self.counters = Counters(options.get("on_event"))
         self._serializer = serializer
@@ -118,14 +118,15 @@ class Producer:
     def begin_anew(self) -> None:
         """Forget the connections of a parent process; open nothing yet."""
         self._lock = threading.Lock()
-        self._core = SessionCore(
+        core = SessionCore(
             self.producer_group,
             bootstrap_servers=self._servers,
-            transaction_listener=self._listener,
-            log=self._log,
+            transaction_listener=self.listener,
+            log=self.log,
             **self._options,
         )
-        self._core.counters = self.counters
+        core.counters = self.counters
+        self._core: Core = core
         self._cleaner: LogCleaner | None = None
 
     def __enter__(self) -> Self:
@@ -164,8 +165,8 @@ class Producer:
             if self._core.service_state is ServiceState.RUNNING:
                 return
             self._core.start()
-            if self._log is not None:
-                self._cleaner = LogCleaner(self._log, self._retention_ms)
+            if self.log is not None:
+                self._cleaner = LogCleaner(self.log, self._retention_ms)
 
     def close(self) -> int:
         """Stop taking messages, wait for transactions under way, close.
@@ -176,6 +177,10 @@ class Producer:
         if self._cleaner is not None:
             self._cleaner.stop()
         return self._core.shutdown()
+
+    def send_by(self, core: Core) -> None:
+        """Send by something else than Kafka: `checkback.testing.FakeCheckService` does."""
+        self._core = core
 
     def create_table(self) -> None:
         """Create the transaction log's table and its index unless they exist.
@@ -270,13 +275,13 @@ class Producer:
         return self._require_log()[1].join(session)
 
     def _require_log(self) -> tuple[TransactionLog, SessionDatabase]:
-        if self._log is None or self._database is None:
+        if self.log is None or self._database is None:
             raise ConfigurationError(
                 "The producer has no database.",
                 remedy="Make it with database=, or send in `with producer.transaction()`.",
                 key="database",
             )
-        return self._log, self._database
+        return self.log, self._database
 
 
 def _in_event_loop() -> bool:

@@ -1,4 +1,4 @@
-"""README.md's client example runs as it stands, twice, with a kill in between."""
+"""README.md's example and the listener in docs/sending.md run as they stand."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from checkback.protocol.configuration import Settings
 from checkback.testing import Topics, wait_until
 
 README = Path(__file__).parents[2] / "README.md"
+SENDING = Path(__file__).parents[2] / "docs" / "sending.md"
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMITTED = "        return State.COMMIT_MESSAGE if is_new"
 PRINT = "    print("
@@ -26,25 +27,30 @@ def settings(bootstrap_servers: str, unique: str, tmp_path: Path) -> Settings:
     """The example's topic exists, as the README's own command makes it."""
     topics = Topics(bootstrap_servers, unique)
     found = topics.settings(tmp_path / "checkpoint")
-    create_topics(found, [f"{unique}paid"])
+    create_topics(found, [f"{unique}paid", f"{unique}audit"])
     return found
 
 
-def example(settings: Settings) -> str:
-    """The README's code on this test's broker and topics; nothing else differs."""
-    code, _ = PYTHON_BLOCK.findall(README.read_text("utf-8"))
+def example(code: str, settings: Settings) -> str:
+    """A document's code on this test's broker and topics; nothing else differs."""
     prefix = settings.topic_prefix
+    assert 'bootstrap_servers="localhost:9092"' in code
     changes = {
         'bootstrap_servers="localhost:9092"': (
             f'bootstrap_servers="{settings.bootstrap_servers}", topic_prefix="{prefix}"'
         ),
         '"order-service"': f'"{prefix}group"',
         'Message("paid"': f'Message("{prefix}paid"',
+        'send("paid"': f'send("{prefix}paid"',
+        'send("audit"': f'send("{prefix}audit"',
     }
     for written, instead in changes.items():
-        assert written in code
         code = code.replace(written, instead)
-    return str(code)
+    return code
+
+
+def blocks(document: Path) -> list[str]:
+    return PYTHON_BLOCK.findall(document.read_text("utf-8"))
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -64,27 +70,32 @@ def started(code: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_the_client_example_sends_a_half_and_commits_it(settings: Settings, tmp_path: Path) -> None:
-    ran = run(example(settings), tmp_path)
+def test_the_example_commits_both_messages(settings: Settings, tmp_path: Path) -> None:
+    code, _consumer = blocks(README)
+    ran = run(example(code, settings), tmp_path)
     assert ran.returncode == 0, ran.stderr
-    state, transaction_id = ran.stdout.split()
+    transaction_id = ran.stdout.strip()
     topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
-    (half,) = topics.read(settings.topics.half)
-    (op,) = topics.read(settings.topics.op)
+    halves = {
+        names.text_value(half.headers() or [], names.UNIQ_KEY): half
+        for half in topics.read(settings.topics.half)
+    }
+    ops = topics.read(settings.topics.op)
 
-    assert state == "COMMIT_MESSAGE"
-    assert names.text_value(half.headers() or [], names.UNIQ_KEY) == transaction_id
-    assert (half.value(), half.key()) == (b"42 EUR", b"order-1")
-    assert (op.partition(), int(op.value() or b"")) == (half.partition(), half.offset())
-    assert names.text_value(op.headers() or [], names.COMMIT_OR_ROLLBACK) == "8"
+    half = halves[transaction_id]
+    assert (half.value(), half.key()) == (b'{"order":1,"amount":42}', b"order-1")
+    assert {names.text_value(op.headers() or [], names.UNIQ_KEY) for op in ops} == halves.keys()
+    states = [names.text_value(op.headers() or [], names.COMMIT_OR_ROLLBACK) for op in ops]
+    assert states == ["8", "8"]
 
 
-def test_the_client_example_sends_once_what_runs_twice_with_a_kill_in_between(
+def test_the_listener_sends_once_what_runs_twice_with_a_kill_in_between(
     settings: Settings, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """Its check looked the order up: a second run found the first one's, and sent it again."""
     topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
-    code, real = example(settings), f"{settings.topic_prefix}paid"
+    *_, listener = blocks(SENDING)
+    code, real = example(listener, settings), f"{settings.topic_prefix}paid"
     assert code.count(COMMITTED) == 1
     killed = code.replace(COMMITTED, f"        import os; os._exit(9)\n{COMMITTED}")
     patient = code.replace(PRINT, f"    import sys; sys.stdin.read()\n{PRINT}")

@@ -18,7 +18,7 @@ PLUGIN = "checkback.testing.pytest_plugin"
 @pytest.mark.timeout(600)
 def test_the_examples_pass(tmp_path: Path) -> None:
     examples = dict(EXAMPLE.findall(DOCUMENT.read_text("utf-8")))
-    assert len([name for name in examples if name.startswith("test_")]) == 3
+    assert len([name for name in examples if name.startswith("test_")]) == 4
     for name, text in examples.items():
         (tmp_path / name).write_text(text, "utf-8")
     found = [one.value for one in entry_points(group="pytest11", name="checkback")]
@@ -41,4 +41,4 @@ def test_the_examples_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-8_000:]
-    assert "6 passed" in ran.stdout
+    assert "9 passed" in ran.stdout

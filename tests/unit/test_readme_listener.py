@@ -1,4 +1,4 @@
-"""README.md's listener, which people copy, answers by what is committed."""
+"""The listener in docs/sending.md, which people copy, answers by what is committed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 from checkback.client import LocalTransactionState, Message, TransactionListener
 
 README = Path(__file__).parents[2] / "README.md"
+SENDING = Path(__file__).parents[2] / "docs" / "sending.md"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def listener_in_readme() -> TransactionListener:
-    """Make what the first Python block defines before it starts a producer."""
-    (code, *_) = PYTHON.findall(README.read_text("utf-8"))
+def listener_in_document() -> TransactionListener:
+    """Make what the last Python block defines before it starts a producer."""
+    (*_, code) = PYTHON.findall(SENDING.read_text("utf-8"))
     names: dict[str, Any] = {}
     exec(code.partition("\nwith TransactionMQProducer(")[0], names)  # noqa: S102 - our own text
     listener: TransactionListener = names["Orders"]()
@@ -28,7 +29,7 @@ def test_a_reader_sees_the_client_on_the_first_screen_of_a_short_page() -> None:
     text = README.read_text("utf-8")
 
     assert len(text) <= 9_000
-    assert "send_message_in_transaction" in "\n".join(text.splitlines()[:40])
+    assert "session=session" in "\n".join(text.splitlines()[:40])
 
 
 def test_a_check_in_mid_transaction_does_not_see_its_row(
@@ -52,7 +53,7 @@ def test_a_check_in_mid_transaction_does_not_see_its_row(
     monkeypatch.setattr(
         sqlite3, "connect", lambda *given, **named: connect(*given, factory=Asked, **named)
     )
-    listener = listener_in_readme()
+    listener = listener_in_document()
 
     assert listener.execute_local_transaction(message, None) is LocalTransactionState.COMMIT_MESSAGE
     assert answers == [LocalTransactionState.UNKNOW]

@@ -13,6 +13,9 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.integration.client.playing import Checkback, eventually, header
 
+from checkback.client import LocalTransactionState
+from checkback.client.sessions.log_table import TransactionLog
+from checkback.client.sessions.sqlalchemy import EngineDatabase
 from checkback.protocol import properties as names
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -58,9 +61,38 @@ def test_asyncio_worker(checkback: Checkback, environment: dict[str, str]) -> No
     assert states(checkback, 10) == {"8": 10}
 
 
-def test_fastapi_service(checkback: Checkback, environment: dict[str, str], tmp_path: Path) -> None:
+def test_orders_script_that_is_killed_in_the_middle(
+    checkback: Checkback, environment: dict[str, str]
+) -> None:
+    command = [sys.executable, str(EXAMPLES / "orders_script.py"), *map(str, range(1, 2_000))]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        for _ in range(50):
+            assert script.stdout.readline().startswith("booked")
+        script.kill()
+    run("orders_script.py", environment)
+    engine = create_engine(environment["DATABASE_URL"])
+    log = TransactionLog(EngineDatabase(engine))
+    delivered = Counter(
+        half.key.decode()
+        for half in checkback.halves()
+        if log.outcome(header(half, names.UNIQ_KEY) or "") is LocalTransactionState.COMMIT_MESSAGE
+    )
+    with engine.connect() as connection:
+        orders = connection.execute(text("SELECT id FROM orders")).scalars().all()
+    assert len(orders) >= 53
+    assert delivered == {f"order-{number}": 2 for number in orders}
+
+
+@pytest.mark.parametrize("module", ["fastapi_service", "fastapi_async_service"])
+def test_fastapi_service(
+    module: str, checkback: Checkback, environment: dict[str, str], tmp_path: Path
+) -> None:
+    if "async" in module:
+        pytest.importorskip("aiosqlite")
+        environment["DATABASE_URL"] = environment["DATABASE_URL"].replace(":", "+aiosqlite:", 1)
     log = tmp_path / "service.log"
-    command = [sys.executable, "-m", "uvicorn", "fastapi_service:app", "--port", "0"]
+    command = [sys.executable, "-m", "uvicorn", f"{module}:app", "--port", "0"]
     with log.open("w") as out:
         service = subprocess.Popen(
             command, cwd=EXAMPLES, env=environment, stdout=out, stderr=subprocess.STDOUT

@@ -93,7 +93,7 @@ def test_a_check_waits_for_a_transaction_under_way_and_a_barrier_stops_one(
     engine: Engine, producer: Producer
 ) -> None:
     """The check comes after the row was written, or before."""
-    log = producer._log
+    log = producer.log
     assert log is not None
     session = Session(engine)
     insert(session, 1)
@@ -138,7 +138,7 @@ def test_a_connection_that_is_lost_at_the_commit(
         session = Session(engine)
         server = session.scalar(text("SELECT pg_backend_pid()"))
         sent = producer.send("paid", b"x", session=session)
-        log = producer._log
+        log = producer.log
         assert log is not None
         write = log.write
 

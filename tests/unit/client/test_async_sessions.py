@@ -70,8 +70,8 @@ async def test_a_session_without_a_connection_takes_messages(
             sent = [producer.send("t", b"x", session=session) for _ in range(3)]
             assert ops(kafka) == {}
         assert ops(kafka) == {one.transaction_id: "commit" for one in sent}
-        assert producer._log is not None
-        answers = [producer._log.outcome(one.transaction_id) for one in sent]
+        assert producer.log is not None
+        answers = [producer.log.outcome(one.transaction_id) for one in sent]
         assert answers == [COMMIT] * 3
 
 
@@ -109,8 +109,8 @@ async def test_the_fates_of_an_async_session(kafka: list[Clients], tmp_path: Pat
             name for name in fates if "committed" in name
         }
         assert await numbers(engine) == [2]
-        assert producer._log is not None
-        assert producer._log.outcome(fates["closed"].transaction_id) is ROLLBACK
+        assert producer.log is not None
+        assert producer.log.outcome(fates["closed"].transaction_id) is ROLLBACK
 
 
 @pytest.mark.parametrize("connects", [False, True])

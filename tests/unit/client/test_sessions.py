@@ -181,8 +181,8 @@ def test_what_does_not_commit_is_never_delivered(
 
     wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"}, 5)
     assert (numbers(engine), logged(engine)) == ([], set())
-    assert producer._log is not None
-    assert producer._log.outcome(sent.transaction_id) is ROLLBACK
+    assert producer.log is not None
+    assert producer.log.outcome(sent.transaction_id) is ROLLBACK
 
 
 @pytest.mark.parametrize("begun_before", [False, True])
@@ -295,8 +295,8 @@ def test_a_commit_whose_confirmation_was_lost_is_answered_by_a_check(
     del dialect.do_commit
 
     assert ops(kafka) == {sent.transaction_id: "unknown"}
-    assert producer._log is not None
-    assert producer._log.outcome(sent.transaction_id) is COMMIT
+    assert producer.log is not None
+    assert producer.log.outcome(sent.transaction_id) is COMMIT
 
 
 def test_a_commit_that_comes_after_a_checks_answer_fails(
@@ -307,8 +307,8 @@ def test_a_commit_that_comes_after_a_checks_answer_fails(
     late = producer.send("t", b"x", session=target)
     if isinstance(target, Session):
         target.flush()
-    assert producer._log is not None
-    assert producer._log.outcome(late.transaction_id) is ROLLBACK
+    assert producer.log is not None
+    assert producer.log.outcome(late.transaction_id) is ROLLBACK
 
     with pytest.raises(IntegrityError) as raised:
         commit(target)
@@ -428,7 +428,8 @@ def test_what_has_ended_takes_no_message(kafka: list[Clients], producer: Produce
     joined = Joined()
     joined.end(COMMIT)
     producer.open()
-    core: SessionCore = producer._core
+    core = producer._core
+    assert isinstance(core, SessionCore)
     sent = core.begin(message_of("t", b"x", None, None, None))
     sent.store(core.answer)
     with pytest.raises(LifeCycleError, match="before the commit"):
