@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
@@ -35,6 +36,7 @@ class CheckPool(Generic[Check]):
     ) -> None:
         self._work = work
         self._jobs: queue.Queue[Check] = queue.Queue(held)
+        self._at_work: deque[None] = deque()
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
@@ -67,7 +69,7 @@ class CheckPool(Generic[Check]):
         for thread in started:
             if thread is not threading.current_thread():  # a listener shuts its producer down
                 thread.join(max(0.0, deadline_s - time.monotonic()))
-        return sum(thread.is_alive() for thread in started)
+        return len(self._at_work)
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -75,7 +77,10 @@ class CheckPool(Generic[Check]):
                 job = self._jobs.get(timeout=WAIT_S)
             except queue.Empty:
                 continue
+            self._at_work.append(None)
             try:
                 self._work(job)
             except BaseException:  # SystemExit of a listener, too: other checks need the thread
                 _log.exception("A check was not answered")
+            finally:
+                self._at_work.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from checkback.client.sessions.dbapi import DbApiDatabase
 from checkback.client.sessions.joined import Joined
 from checkback.client.sessions.log_table import LogDatabase
 from checkback.protocol.errors import ConfigurationError
@@ -30,12 +31,20 @@ def database_of(given: object) -> SessionDatabase:
     Raises:
         ConfigurationError: it is no database that is known here.
     """
-    if type(given).__module__.partition(".")[0] == "sqlalchemy":
+    library = type(given).__module__.partition(".")[0]
+    if library == "sqlalchemy":
         from checkback.client.sessions.sqlalchemy import database_of_engine
 
         return database_of_engine(given)
+    if library == "django":
+        from checkback.client.sessions.django import database_of_django
+
+        return database_of_django(given)
+    if callable(given):
+        return DbApiDatabase(given)
     raise ConfigurationError(
         f"database is a {type(given).__name__}.",
-        remedy="Give an engine of SQLAlchemy.",
+        remedy="Give an engine of SQLAlchemy, a connection of Django, or a function that opens a"
+        " connection of a DB-API driver.",
         key="database",
     )

@@ -86,6 +86,14 @@ class Joined:
         for _, sent in inner:
             sent.end(ROLLBACK)
 
+    def keep(self, is_kept: Callable[[Sent], bool]) -> None:
+        """Take back what is not kept."""
+        for scope in self._scopes:
+            for _, sent in scope:
+                if not is_kept(sent):
+                    sent.end(ROLLBACK)
+            scope[:] = [one for one in scope if is_kept(one[1])]
+
     def spoil(self, reason: str) -> None:
         """Keep the transaction from its commit."""
         self._spoiled = reason

@@ -6,8 +6,8 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -18,6 +18,7 @@ from checkback.client.producer import ServiceState
 from checkback.client.sessions.answers import Check, CheckListener, LogListener
 from checkback.client.sessions.core import Core, SessionCore
 from checkback.client.sessions.databases import SessionDatabase, database_of
+from checkback.client.sessions.dbapi import DbApiDatabase, committing
 from checkback.client.sessions.joined import COMMIT, UNKNOWN, Joined
 from checkback.client.sessions.log_table import TABLE_NAME, LogCleaner, TransactionLog
 from checkback.client.sessions.sent import Sent
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
     from sqlalchemy.orm import Session
 
-    Database = Engine | AsyncEngine
+    Database = Engine | AsyncEngine | Callable[[], Any]
     InTransaction = Session | AsyncSession | Connection | AsyncConnection
 
 LOG_RETENTION_MS: Final = 7 * 86_400_000
@@ -39,7 +40,7 @@ _producers: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
 
 
 class Transaction:
-    """A transaction without a database: what `Producer.transaction` gives, for ``session``."""
+    """What `Producer.transaction` gives, for ``session``."""
 
     def __init__(self, joined: Joined) -> None:
         self.joined = joined
@@ -66,7 +67,8 @@ class Producer:
     Args:
         group: all processes of one application share it: any of them answers checks.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
-        database: where the business rows are: an Engine or AsyncEngine of SQLAlchemy.
+        database: where the business rows are: an Engine or AsyncEngine of SQLAlchemy, a connection
+            of Django (``django.db.connection``), or a function that opens a DB-API connection.
         check: says how the transaction of a message ended, where there is no database.
         serializer: makes bytes of bodies; by default of texts (UTF-8) and dicts (JSON).
         table_name: the transaction log's table.
@@ -212,7 +214,7 @@ class Producer:
         key: str | bytes | None = None,
         headers: Mapping[str, str | bytes] | None = None,
         *,
-        session: InTransaction | Transaction,
+        session: InTransaction | Transaction | None = None,
     ) -> Sent:
         """Send a message with the database transaction that a session is in.
 
@@ -225,6 +227,7 @@ class Producer:
             key: the Kafka record key.
             headers: the message's properties, one Kafka header each.
             session: an open transaction. The message shares the fate of the savepoint it is in.
+                With Django it is left out.
 
         Raises:
             ConfigurationError: the session's transactions can't have messages.
@@ -247,19 +250,33 @@ class Producer:
         return sent
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Enclose a transaction that no database knows; ``check`` says how one ended.
+    def transaction(self, connection: Any = None) -> Iterator[Transaction]:
+        """Enclose a transaction of a plain connection, or one that no database knows.
 
-        Each send waits until Kafka has its half message. At the end of the block all messages are
-        delivered. If the block raises, the function is asked later how its transaction ended.
+        With a connection of a DB-API driver, the end of the block waits for the half messages,
+        writes their rows and commits; what the block raises rolls back. All messages share the
+        transaction's fate, whatever the SQL does with savepoints.
+
+        Without a connection, ``check`` says how a transaction ended. Each send waits until Kafka
+        has its half message. At the end of the block all messages are delivered. If the block
+        raises, the function is asked later how its transaction ended.
+
+        Args:
+            connection: in a database where ``database`` opens others.
 
         Raises:
-            ConfigurationError: the producer has a database.
+            ConfigurationError: the producer has another kind of database, or the connection commits
+                each statement by itself.
+            SendError: a half message could not be stored; nothing was committed.
         """
-        if self._database is not None:
+        if isinstance(self._database, DbApiDatabase) and connection is not None:
+            with committing(connection) as joined:
+                yield Transaction(joined)
+            return
+        if self._database is not None or connection is not None:
             raise ConfigurationError(
-                "The producer has a database, whose transactions have the messages.",
-                remedy="Give send() the session.",
+                "Only transactions of DB-API connections are enclosed, and those of no database.",
+                remedy="Give send() the session; with Django use `with producer.atomic()`.",
             )
         joined = Joined(stores_at_once=True)
         try:
@@ -269,7 +286,24 @@ class Producer:
             raise
         joined.end(COMMIT)
 
-    def _join(self, session: InTransaction | Transaction) -> Joined:
+    def atomic(self) -> AbstractContextManager[None]:
+        """Enclose a block of Django, as ``transaction.atomic`` does.
+
+        The end of the outermost block waits for the half messages of all sends together. In a plain
+        ``atomic`` each send waits for its own.
+
+        Raises:
+            ConfigurationError: the producer's database is not Django's.
+        """
+        atomic = getattr(self._database, "atomic", None)
+        if atomic is None:
+            raise ConfigurationError(
+                "atomic() is for Django.", remedy="Make the producer with database=connection."
+            )
+        block: AbstractContextManager[None] = atomic()
+        return block
+
+    def _join(self, session: InTransaction | Transaction | None) -> Joined:
         if isinstance(session, Transaction):
             return session.joined
         return self._require_log()[1].join(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from checkback.client import LocalTransactionState, MessageExt, Producer
 from checkback.client.sessions.answers import CheckListener
 from checkback.client.sessions.core import SessionCore
 from checkback.client.sessions.databases import database_of
+from checkback.client.sessions.dbapi import paramstyle_of
 from checkback.client.sessions.joined import Joined
 from checkback.client.sessions.log_table import LogCleaner, TransactionLog
 from checkback.client.sessions.sqlalchemy import EngineDatabase
@@ -252,7 +254,9 @@ def test_a_half_that_can_not_be_stored_keeps_the_transaction_from_its_commit(
     target.rollback()
 
     wait_until(lambda: ops(kafka).get(stored.transaction_id) == "rollback", 5)
-    assert doubtful.transaction_id in producer._core._halves._in_doubt
+    core = producer._core
+    assert isinstance(core, SessionCore)
+    assert doubtful.transaction_id in core._halves._in_doubt
     close(target)
     # Nothing of it is left behind on the connection for the next transaction.
     with engine.begin() as connection:
@@ -443,7 +447,7 @@ def test_a_producer_needs_what_answers_checks(given: dict[str, Any]) -> None:
         Producer("g", bootstrap_servers="fake", **given)
 
 
-@pytest.mark.parametrize("given", [object(), print, text("SELECT 1")])
+@pytest.mark.parametrize("given", [object(), 1, text("SELECT 1")])
 def test_what_is_no_database_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match="database is a"):
         database_of(given)
@@ -510,3 +514,86 @@ def test_old_rows_are_deleted(
 def test_names_of_tables_are_plain(name: str, engine: Engine) -> None:
     with pytest.raises(ConfigurationError, match="table_name"):
         TransactionLog(EngineDatabase(engine), name)
+
+
+@pytest.fixture
+def connect(engine: Engine) -> Callable[[], sqlite3.Connection]:
+    return lambda: sqlite3.connect(str(engine.url.database), timeout=0.2)
+
+
+@pytest.mark.parametrize("end", ["commit", "raise", "half lost", "commit lost"])
+def test_a_block_encloses_the_transaction_of_a_plain_connection(
+    end: str, connect: Any, engine: Engine, producer: Producer, kafka: list[Clients]
+) -> None:
+    plain = Producer("h", bootstrap_servers="fake", database=connect, **HASTY)
+
+    class Losing(sqlite3.Connection):
+        def commit(self) -> None:
+            super().commit()
+            raise sqlite3.OperationalError("server closed the connection")
+
+    connection = connect()
+    if end == "commit lost":
+        connection = sqlite3.connect(str(engine.url.database), factory=Losing)
+    plain.open()
+    sent: list[Any] = []
+    errors = (RuntimeError, SendError, sqlite3.OperationalError)
+    with suppress(*errors), plain.transaction(connection) as transaction:
+        connection.execute("INSERT INTO orders VALUES (1)")
+        sent.append(plain.send("t", b"x", session=transaction))
+        sent[0].store(plain._core.answer)
+        kafka[-1].halves[0].is_silent = end == "half lost"
+        sent.append(plain.send("t", b"x", session=transaction))
+        if end == "raise":
+            raise RuntimeError
+    kafka[-1].halves[0].is_silent = False
+    state = {"commit": "commit", "commit lost": "unknown"}.get(end, "rollback")
+    wait_until(lambda: ops(kafka)[sent[0].transaction_id] == state, 5)
+    assert numbers(engine) == ([1] if "commit" in end else [])
+    assert plain.log is not None
+    outcome = plain.log.outcome(sent[0].transaction_id)
+    assert outcome is (COMMIT if "commit" in end else ROLLBACK)
+    plain.close()
+    connection.close()
+
+
+def test_a_class_of_the_application_has_its_drivers_marks(connect: Any) -> None:
+    class Own(sqlite3.Connection):
+        pass
+
+    assert paramstyle_of(sqlite3.connect(":memory:", factory=Own)) == "qmark"
+    assert paramstyle_of(object()) == "format"
+
+
+def test_plain_connections_that_can_have_no_messages_are_refused(
+    connect: Any, producer: Producer
+) -> None:
+    plain = Producer("h", bootstrap_servers="fake", database=connect)
+    alone = connect()
+    alone.isolation_level = None
+    for said, given in {
+        "by itself": lambda: plain.transaction(alone).__enter__(),
+        "of no database": lambda: plain.transaction().__enter__(),
+        "producer.transaction": lambda: plain.send("t", b"x", session=alone),
+        "Create it by": plain.create_table,
+        "is for Django": plain.atomic,
+        "DB-API connections": lambda: producer.transaction(alone).__enter__(),
+    }.items():
+        with pytest.raises(ConfigurationError, match=said):
+            given()
+
+
+@pytest.mark.parametrize(
+    ("style", "statement"),
+    [
+        ("qmark", "(?, ?, ?), (?, ?, ?)"),
+        ("pyformat", "(%s, %s, %s), (%s, %s, %s)"),
+        ("numeric_dollar", "($1, $2, $3), ($4, $5, $6)"),
+        ("named", "(:1, :2, :3), (:4, :5, :6)"),
+    ],
+)
+def test_statements_have_the_drivers_marks(style: str, statement: str, engine: Engine) -> None:
+    ran: list[str] = []
+    log = TransactionLog(EngineDatabase(engine))
+    log.write(lambda sql, _: ran.append(sql), ["a", "b"], paramstyle=style)
+    assert ran[0].endswith(f"VALUES {statement}")
