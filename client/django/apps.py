@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig
 
 
-class CheckbackConfig(AppConfig):
+class CheckbackConfig(AppConfig):  # type: ignore[misc]
     """Has migrations and nothing else."""
 
     name = "checkback.client.django"

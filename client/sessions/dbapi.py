@@ -107,7 +107,7 @@ def committing(connection: Any) -> Iterator[Joined]:
 def paramstyle_of(connection: object) -> str:
     """Return how a driver's statements name their values; the driver's module says it."""
     for kind in type(connection).__mro__:  # an application may derive from the driver's class
-        driver = sys.modules.get(kind.__module__.partition(".")[0])
+        driver: Any = sys.modules.get(kind.__module__.partition(".")[0])
         if hasattr(driver, "paramstyle"):
             return str(driver.paramstyle)
     return "format"

@@ -16,7 +16,7 @@ CREATE TABLE checkback_transaction (
 INDEX = "CREATE INDEX checkback_transaction_written_at ON checkback_transaction (written_at_ms)"
 
 
-class Migration(migrations.Migration):
+class Migration(migrations.Migration):  # type: ignore[misc]
     """The table and its index."""
 
     operations: ClassVar = [migrations.RunSQL([TABLE, INDEX], ["DROP TABLE checkback_transaction"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,10 +145,11 @@ def test_a_commit_whose_confirmation_was_lost_is_asked_back(
         raise db.OperationalError("server closed the connection")
 
     monkeypatch.setattr(db.connections["default"], "commit", commit_and_lose)
+    sent: list[Any] = []
     with suppress(db.OperationalError), atomic():
-        sent = producer.send("t", b"x")
+        sent.append(producer.send("t", b"x"))
     wait_until(lambda: ops(kafka) != {}, 5)
-    assert ops(kafka) == {sent.transaction_id: "unknown"}
+    assert ops(kafka) == {sent[0].transaction_id: "unknown"}
 
 
 def test_outside_a_transaction_a_message_is_refused(db: Any, producer: Producer) -> None:

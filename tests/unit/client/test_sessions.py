@@ -571,14 +571,15 @@ def test_plain_connections_that_can_have_no_messages_are_refused(
     plain = Producer("h", bootstrap_servers="fake", database=connect)
     alone = connect()
     alone.isolation_level = None
-    for said, given in {
+    refused: dict[str, Callable[[], object]] = {
         "by itself": lambda: plain.transaction(alone).__enter__(),
         "of no database": lambda: plain.transaction().__enter__(),
         "producer.transaction": lambda: plain.send("t", b"x", session=alone),
         "Create it by": plain.create_table,
         "is for Django": plain.atomic,
         "DB-API connections": lambda: producer.transaction(alone).__enter__(),
-    }.items():
+    }
+    for said, given in refused.items():
         with pytest.raises(ConfigurationError, match=said):
             given()
 
