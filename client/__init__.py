@@ -12,7 +12,7 @@ from checkback.client.options import ProducerOptions
 from checkback.client.producer import DefaultMQProducer, ServiceState
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.sessions.producer import Producer
-from checkback.client.sessions.sent import Sent
+from checkback.client.sessions.sent import SentMessage
 from checkback.client.transaction_producer import TransactionMQProducer
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "ProducerOptions",
     "SendResult",
     "SendStatus",
-    "Sent",
+    "SentMessage",
     "ServiceState",
     "TransactionListener",
     "TransactionMQProducer",

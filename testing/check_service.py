@@ -23,7 +23,7 @@ from checkback.client.producer import CallsInFlight, ServiceState
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.sessions.log_table import TransactionLog
 from checkback.client.sessions.producer import Producer
-from checkback.client.sessions.sent import Sent
+from checkback.client.sessions.sent import SentMessage
 from checkback.client.transaction_producer import Request, RunListener, Steps
 from checkback.client.validation import require_group, require_message, require_no_timers
 from checkback.protocol import properties as names
@@ -211,11 +211,13 @@ class _FakeCore:
         """Nothing is left."""
         return 0
 
-    def begin(self, message: Message) -> Sent:
+    def begin(self, message: Message) -> SentMessage:
         """Store a half."""
         transaction = self._service.store(message)
         sent = transaction.message
-        return Sent(sent.topic, sent.transaction_id, self._steps(transaction), CallsInFlight())
+        return SentMessage(
+            sent.topic, sent.transaction_id, self._steps(transaction), CallsInFlight()
+        )
 
     def _steps(self, transaction: FakeTransaction) -> Steps:
         sent = transaction.message

@@ -12,7 +12,7 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
 from checkback.client.sessions.joined import Owner
 from checkback.client.sessions.log_table import TransactionLog
-from checkback.client.sessions.sent import Sent, SharedReport, awaited
+from checkback.client.sessions.sent import SentMessage, SharedReport, awaited
 from checkback.client.transaction_producer import LearnTopic, Request, TransactionMQProducer
 
 
@@ -31,7 +31,7 @@ class Core(Owner, Protocol):
         """Close; return how much was left."""
         ...
 
-    def begin(self, message: Message) -> Sent:
+    def begin(self, message: Message) -> SentMessage:
         """Put a half on its way."""
         ...
 
@@ -64,7 +64,7 @@ class SessionCore(TransactionMQProducer):
         )
         self.log = log
 
-    def begin(self, message: Message) -> Sent:
+    def begin(self, message: Message) -> SentMessage:
         """Put a half on its way.
 
         Raises:
@@ -75,7 +75,7 @@ class SessionCore(TransactionMQProducer):
         self._require_running()
         transaction_id = self._new_id()
         steps = self._transaction(message, None, SharedReport, transaction_id)
-        return Sent(message.topic, transaction_id, steps, self._running)
+        return SentMessage(message.topic, transaction_id, steps, self._running)
 
     def answer(self, request: Request) -> None:
         """Do in this thread what a step asks for."""

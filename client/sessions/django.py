@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from checkback.client.listener import one_line
 from checkback.client.sessions.joined import COMMIT, ROLLBACK, UNKNOWN, Joined, Owner
 from checkback.client.sessions.log_table import Executed
-from checkback.client.sessions.sent import Sent
+from checkback.client.sessions.sent import SentMessage
 from checkback.protocol.errors import ConfigurationError
 
 PARAMSTYLE: Final = "format"
@@ -45,7 +45,7 @@ class _AtOnce(Joined):
         super().__init__(stores_at_once=True)
         self._database = database
 
-    def add(self, owner: Owner, sent: Sent) -> None:
+    def add(self, owner: Owner, sent: SentMessage) -> None:
         """Write the message's row, and have its op sent on the commit."""
         super().add(owner, sent)
         try:
@@ -62,9 +62,9 @@ class _Block(Joined):
     def __init__(self, database: DjangoDatabase) -> None:
         super().__init__()
         self._database = database
-        self._marks: dict[Sent, object] = {}
+        self._marks: dict[SentMessage, object] = {}
 
-    def add(self, owner: Owner, sent: Sent) -> None:
+    def add(self, owner: Owner, sent: SentMessage) -> None:
         """Take a message into the innermost savepoint."""
         super().add(owner, sent)
         mark = self._marks[sent] = _Mark()

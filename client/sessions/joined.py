@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from checkback.client.listener import LocalTransactionState
 from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
-from checkback.client.sessions.sent import Answer, Sent
+from checkback.client.sessions.sent import Answer, SentMessage
 from checkback.client.transaction_producer import Request
 from checkback.protocol.errors import LifeCycleError
 
@@ -47,14 +47,14 @@ class Joined:
     def __init__(self, *, stores_at_once: bool = False) -> None:
         self.stores_at_once = stores_at_once
         # The stack of open savepoints, each with what was sent in it; the transaction is the first.
-        self._scopes: list[list[tuple[Owner, Sent]]] = [[]]
+        self._scopes: list[list[tuple[Owner, SentMessage]]] = [[]]
         self._is_sealed = False
         self._spoiled = ""
         self.is_ended = False
         self.is_released = False
         """For who learns first that a savepoint is kept, and then that it ends."""
 
-    def add(self, owner: Owner, sent: Sent) -> None:
+    def add(self, owner: Owner, sent: SentMessage) -> None:
         """Take a message into the innermost savepoint.
 
         Raises:
@@ -86,7 +86,7 @@ class Joined:
         for _, sent in inner:
             sent.end(ROLLBACK)
 
-    def keep(self, is_kept: Callable[[Sent], bool]) -> None:
+    def keep(self, is_kept: Callable[[SentMessage], bool]) -> None:
         """Take back what is not kept."""
         for scope in self._scopes:
             for _, sent in scope:
@@ -136,7 +136,7 @@ class Joined:
         for _, sent in self._live():
             sent.end(state, remark)
 
-    def _live(self) -> Iterator[tuple[Owner, Sent]]:
+    def _live(self) -> Iterator[tuple[Owner, SentMessage]]:
         return (one for scope in self._scopes for one in scope)
 
 

@@ -21,7 +21,7 @@ from checkback.client.sessions.databases import SessionDatabase, database_of
 from checkback.client.sessions.dbapi import DbApiDatabase, committing
 from checkback.client.sessions.joined import COMMIT, UNKNOWN, Joined
 from checkback.client.sessions.log_table import TABLE_NAME, LogCleaner, TransactionLog
-from checkback.client.sessions.sent import Sent
+from checkback.client.sessions.sent import SentMessage
 from checkback.client.sessions.values import Serializer, message_of
 from checkback.protocol.errors import ConfigurationError
 
@@ -215,7 +215,7 @@ class Producer:
         headers: Mapping[str, str | bytes] | None = None,
         *,
         session: InTransaction | Transaction | None = None,
-    ) -> Sent:
+    ) -> SentMessage:
         """Send a message with the database transaction that a session is in.
 
         It returns at once. The commit waits until Kafka has the half messages of the transaction's

@@ -84,7 +84,7 @@ class InFlight(Protocol):
     ) -> None: ...
 
 
-class Sent:
+class SentMessage:
     """What `Producer.send` returns: a message that its transaction will deliver or take back.
 
     Args:
@@ -113,7 +113,7 @@ class Sent:
         self._go_on(lambda: next(steps))
 
     def __repr__(self) -> str:
-        return f"Sent(topic={self.topic!r}, transaction_id={self.transaction_id!r})"
+        return f"SentMessage(topic={self.topic!r}, transaction_id={self.transaction_id!r})"
 
     def learn_topic(self, answer: Answer) -> None:
         """Have the half on its way, asking the brokers about an unknown topic.

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 from tests.integration.client.playing import Checkback, eventually, header
 
-from checkback.client import LocalTransactionState, Producer, Sent
+from checkback.client import LocalTransactionState, Producer, SentMessage
 from checkback.protocol import properties as names
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -59,7 +59,7 @@ def booked(engine: Engine) -> list[int]:
         return list(connection.execute(text("SELECT id FROM orders ORDER BY 1")).scalars())
 
 
-def said(checkback: Checkback, sent: list[Sent]) -> list[str | None]:
+def said(checkback: Checkback, sent: list[SentMessage]) -> list[str | None]:
     """Return what the last op of each message says."""
     ops = {header(op, names.UNIQ_KEY): op for op in checkback.ops(len(sent))}
     return [header(ops[one.transaction_id], names.COMMIT_OR_ROLLBACK) for one in sent]
@@ -68,7 +68,7 @@ def said(checkback: Checkback, sent: list[Sent]) -> list[str | None]:
 def test_ten_messages_share_the_fate_of_their_transaction(
     checkback: Checkback, engine: Engine, producer: Producer
 ) -> None:
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     with Session(engine) as session, session.begin():
         insert(session, 1)
         sent += [producer.send("paid", {"n": n}, f"k-{n}", session=session) for n in range(10)]
