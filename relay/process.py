@@ -16,26 +16,17 @@ from checkback.metrics.log_lines import LOGGER
 from checkback.metrics.server import Endpoint, MetricsServer
 from checkback.metrics.table import RELAY
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, ConfigurationError, PrerequisiteError
+from checkback.protocol.errors import ConfigurationError, PrerequisiteError
 from checkback.relay.reading import RecordRules
 from checkback.relay.record_verifier import RecordVerifier
 from checkback.relay.relay import Relay
-from checkback.security import AccessControl
-from checkback.sinks.kafka.read.rule_source import (
-    LOOK_S,
-    RuleSource,
-    rule_source,
-    settled_rules,
-)
+from checkback.sinks.kafka.read.rule_source import rule_source
+from checkback.sinks.kafka.read.rule_watch import RuleWatch
 
-SILENT_S: Final = 30.0
+SILENT_S: Final = 60.0
 """A relay that has not turned its loop for so long hangs; it waits for brokers for less."""
 UNSERVED_S: Final = 30.0
-SECRETS_LOOK_S: Final = 10.0
-"""How often rules are read again although their text is the same: secrets may be files."""
-
 Emit = Callable[[str, dict[str, Any]], None]
-_log = logging.getLogger(f"{LOGGER}.relay")
 
 
 def require_relay(settings: Settings) -> None:
@@ -52,52 +43,6 @@ def require_relay(settings: Settings) -> None:
             key="relay",
         )
     settings.connection()
-
-
-@dataclass(slots=True)
-class RuleWatch:
-    """The rules of access control, looked at every LOOK_S as the job does.
-
-    Raises:
-        ConfigurationError, BrokerError: they can't be read.
-    """
-
-    source: RuleSource
-    pause: Callable[[float], object] = time.sleep
-    rules: AccessControl = field(init=False)
-    _content: bytes = b""
-    _awaited: str = ""
-    _look_s: float = 0.0
-    _secrets_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._content, self.rules = self.source.content(), settled_rules(self.source, self.pause)
-
-    def has_changed(self, now_s: float) -> bool:
-        """Look if it is time; return whether there are other rules, in `rules` then.
-
-        Rules that somebody may be writing count when two looks found the same.
-        """
-        if now_s < self._look_s:
-            return False
-        self._look_s = now_s + LOOK_S
-        content = self.source.content()
-        if content == self._content and not self._awaited and now_s < self._secrets_s:
-            return False
-        self._content, self._secrets_s = content, now_s + SECRETS_LOOK_S
-        try:
-            found = self.source.rules()
-        except (ConfigurationError, BrokerError) as error:
-            _log.warning("The access rules stay as they were: %s", error)
-            return False
-        if found.version == self.rules.version:
-            self._awaited = ""
-            return False
-        if not self.source.is_written_whole and self._awaited != found.version:
-            self._awaited = found.version
-            return False
-        self.rules, self._awaited = found, ""
-        return True
 
 
 @dataclass(slots=True)
@@ -153,8 +98,8 @@ class RelayProcess:
         Raises:
             CheckbackError: the relay can't go on; its message says what to do.
         """
-        source = rule_source(self.settings)
-        watch = None if source is None else RuleWatch(source)
+        watch = RuleWatch(rule_source(self.settings))
+        watch.read()
         server = self._endpoint()
         with self._stopped_by_signals():
             relay = Relay(self.settings, self.instance, self._rules(watch))
@@ -163,26 +108,27 @@ class RelayProcess:
             finally:
                 relay.close()
                 server.close()
+                watch.close()
         self.emit("stopped", {"instance": self.instance})
 
-    def _loop(self, relay: Relay, watch: RuleWatch | None, url: str) -> None:
+    def _loop(self, relay: Relay, watch: RuleWatch, url: str) -> None:
         progress_s, has_started = 0.0, False
         while not self._stops:
             relay.step()
             now_s = time.monotonic()
             self._health.turned(is_ready=relay.is_ready)
-            if watch is not None and watch.has_changed(now_s):
+            if watch.has_changed():
                 relay.judge_by(self._rules(watch))
-                self.emit("access_rules_changed", {"version": watch.rules.version})
+                self.emit("access_rules_changed", {})
             if relay.is_ready and not has_started:
                 has_started = True
                 self.emit("started", {"instance": self.instance, "metrics": url,
                                       "partitions": sorted(relay.partitions)})  # fmt: skip
             if now_s >= progress_s:
                 progress_s = now_s + self.settings.progress_interval_ms / 1_000
-                self._tell(relay)
+                self._tell(relay, watch.problem)
 
-    def _tell(self, relay: Relay) -> None:
+    def _tell(self, relay: Relay, problem: str) -> None:
         counts, measured = relay.counts, self._instruments
         now = {"groups": counts.groups, "failed": counts.failed, **counts.decided}
         for what, number in now.items():
@@ -198,11 +144,13 @@ class RelayProcess:
         measured.set("checkback_relay_partitions", len(relay.partitions))
         measured.set("checkback_relay_memory_bytes", relay.memory_bytes)
         measured.set("checkback_relay_ready", self._health.ready().is_well)
-        self.emit("progress", {"partitions": sorted(relay.partitions), "waiting": waiting, **now})
+        wrong = {"access_rules_problem": problem} if problem else {}
+        told = {"partitions": sorted(relay.partitions), "waiting": waiting, **now, **wrong}
+        self.emit("progress", told)
 
-    def _rules(self, watch: RuleWatch | None) -> RecordRules:
-        names = self.settings.topics
-        verifier = None if watch is None else RecordVerifier(watch.rules, names)
+    def _rules(self, watch: RuleWatch) -> RecordRules:
+        names, rules = self.settings.topics, watch.rules
+        verifier = None if rules is None else RecordVerifier(rules, names)
         return RecordRules(names, self.settings.max_message_bytes, verifier)
 
     def _endpoint(self) -> MetricsServer:

@@ -45,6 +45,8 @@ IDLE_S: Final = 0.1
 AWAITED_S: Final = 0.002
 """How long to wait for a half on which an op waits."""
 ASK_S: Final = 5.0
+ASK_AGAIN_S: Final = 20.0
+"""For how long brokers are asked again that are down, or elect leaders."""
 CLOCK_SAMPLES: Final = 16
 FAILED_PAUSE_S: Final = 0.2
 OPS_WAITING_MAX: Final = 10_000
@@ -299,7 +301,7 @@ class Relay:
         """Return the high watermarks of partitions: records of open transactions count."""
         latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
         places = [(topic, number) for number in numbers]
-        found = listed_offsets(self._admin, places, latest, every, ASK_S, retry_s=ASK_S)
+        found = listed_offsets(self._admin, places, latest, every, ASK_S, retry_s=ASK_AGAIN_S)
         return {number: end for (_, number), end in found.items()}
 
     # Deciding

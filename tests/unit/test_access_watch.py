@@ -18,9 +18,10 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
 from checkback.sinks.kafka.read.rule_source import LOOK_S, FileRules, TopicRules, present_rules
+from checkback.sinks.kafka.read.rule_watch import SECRETS_LOOK_S
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
-from checkback.streaming.access.rules_in_force import SECRETS_LOOK_S, AccessWatch
+from checkback.streaming.access.rules_in_force import AccessWatch
 from checkback.streaming.batch.batch_output import is_begun
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
