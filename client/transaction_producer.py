@@ -274,7 +274,7 @@ class TransactionMQProducer(DefaultMQProducer):
             self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
         )
         create_check_topic(
-            self._facts.admin,
+            self._facts,
             plan,
             self._clients.bootstrap_servers,
             self.options.start_timeout_ms / 1000,

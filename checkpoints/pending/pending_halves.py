@@ -56,11 +56,11 @@ class PendingHalf:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroup:
-    """The pending halves of one producer group, counted, with one of them as a sample.
+    """The pending halves of one producer group, counted, with the place of the oldest.
 
     Args:
-        partition: half partition of one of them.
-        offset: half offset of the same one.
+        partition: half partition of the oldest.
+        offset: its half offset.
         asked_again: number of pending halves that more than one check request counts for.
     """
 

@@ -30,6 +30,7 @@ PASSING: Final = frozenset(
     }
 )
 """What brokers answer while another controller is elected."""
+BYTES_MAX: Final = "max.message.bytes"
 PREFIXES_LOOK_S: Final = 5.0
 PREFIXES_TOLD: Final = 5
 
@@ -85,12 +86,14 @@ def _other_prefixes(facts: TopicFacts) -> str:
 
 
 def create_check_topic(
-    admin: AdminClient, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
+    facts: TopicFacts, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
 ) -> None:
     """Create a group's check topic unless it exists; only creating needs a right to create.
 
+    Log a warning where one that exists takes smaller records than planned.
+
     Args:
-        admin: an open Kafka admin client.
+        facts: asks about the topic, and has an admin client.
         plan: what the topic has to be.
         bootstrap_servers: for the text of an error.
         timeout_s: how long Kafka may take.
@@ -100,8 +103,10 @@ def create_check_topic(
     """
     from confluent_kafka.admin import NewTopic
 
+    admin = facts.admin
     deadline_s = time.monotonic() + timeout_s
     if topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
+        _compare_limit(plan, facts.ask_limit(plan.name))
         return
     wanted = NewTopic(
         plan.name,
@@ -128,6 +133,17 @@ def create_check_topic(
         if time.monotonic() > deadline_s:
             return  # the consumer sees it when the brokers do
         time.sleep(SEEN_LOOK_S)
+
+
+def _compare_limit(plan: TopicPlan, limit: int | None) -> None:
+    wanted = plan.configs[BYTES_MAX]
+    if limit is not None and limit < int(wanted):
+        _log.warning(
+            "The check topic %s takes records of %d bytes (%s), those about the largest messages "
+            "of this producer need up to %s: such messages are never asked about, and wait until "
+            "half_retention_ms is over. Set it to %s, or lower max_message_size.",
+            plan.name, limit, BYTES_MAX, wanted, wanted,
+        )  # fmt: skip
 
 
 def _not_created(topic: str, problem: object, code: int) -> BrokerError:

@@ -172,6 +172,19 @@ class TopicFacts:
                 limit=limit,
             )
 
+    def ask_limit(self, name: str) -> int | None:
+        """Ask for the largest record that a topic takes; None where that can't be seen."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        asked = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
+            found = described[asked].result(self._timeout_s)
+            return int(found["max.message.bytes"].value)
+        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
+            _log.info("The record limit of %s is not known: %s", name, one_line(error))
+            return None
+
     def _learn_limit(self, topic: str) -> int | None:
         """Ask for a topic's limit, unless another thread did meanwhile.
 
@@ -200,7 +213,7 @@ class TopicFacts:
                 _log.info("Nothing new is known of %s: %s", topic, one_line(error))
                 kept_s = UNSEEN_KEPT_S
             else:
-                limit, kept_s = self._ask_limit(topic), LIMITS_KEPT_S
+                limit, kept_s = self.ask_limit(topic), LIMITS_KEPT_S
             self._limits[topic] = limit, time.monotonic() + kept_s
             return limit
 
@@ -248,18 +261,6 @@ class TopicFacts:
                 remedy="Check bootstrap_servers, the brokers and the network.",
                 topic=name,
             ) from error
-
-    def _ask_limit(self, name: str) -> int | None:
-        from confluent_kafka.admin import ConfigResource, ResourceType
-
-        asked = ConfigResource(ResourceType.TOPIC, name)
-        try:
-            described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
-            found = described[asked].result(self._timeout_s)
-            return int(found["max.message.bytes"].value)
-        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
-            _log.info("The record limit of %s is not known: %s", name, one_line(error))
-            return None
 
 
 def _ask_all(questions: SimpleQueue[Callable[[], None] | None]) -> None:

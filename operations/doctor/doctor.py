@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.running import is_pipeline_running
-from checkback.checkpoints.pending.pending_halves import pending_groups
+from checkback.checkpoints.pending.pending_halves import PendingGroup, pending_groups
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.deploy.java import find_java, java_version
 from checkback.metrics.health import batch_age_s_max
@@ -31,6 +31,7 @@ from checkback.operations.doctor.judgements import (
     Diagnosis,
     GroupFacts,
     Result,
+    judge_check_times,
     judge_clock,
     judge_compiled_sink,
     judge_group,
@@ -39,14 +40,18 @@ from checkback.operations.doctor.judgements import (
     judge_unread,
 )
 from checkback.operations.topics.lag import oldest_unread_ms, read_positions, topic_ends
-from checkback.operations.transactions.pending import groups_pending
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.pending import groups_pending, records_at
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
+from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.read.rule_source import present_rules
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.native.library import native
+from checkback.sinks.records.router import Refusal, Router
 from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions
@@ -87,7 +92,8 @@ class Doctor:
         """
         with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
             local = pool.submit(list, software())
-            found = list(guarded("access control", self._access_control))
+            found = [judge_check_times(self._settings)]
+            found += guarded("access control", self._access_control)
             found += guarded("brokers", self._broker_checks.brokers)
             yield from [*local.result(), *found]
             if found[-1].result is Result.FAILED:
@@ -230,6 +236,7 @@ class Doctor:
         reader = RecordReader(self._connection, self._settings.topics.half)
         try:
             found = groups_pending(reader, pending_groups(() if held is None else held.pages))
+            undelivered = self._undelivered(reader, [group for _, group in found])
         finally:
             reader.close()
         if not found:
@@ -241,9 +248,29 @@ class Doctor:
             age_ms = now_ms - group.oldest_ms
             has_topic = self._settings.topics.check(name) in known
             facts = GroupFacts(
-                name, group.pending, age_ms, has_topic, members[name], group.asked_again
-            )
+                name, group.pending, age_ms, has_topic, members[name], group.asked_again,
+                undelivered.get((group.partition, group.offset), ""),
+            )  # fmt: skip
             yield judge_group(facts)
+
+    def _undelivered(
+        self, reader: RecordReader, groups: Sequence[PendingGroup]
+    ) -> dict[tuple[int, int], str]:
+        """Return why the sink can't write check requests, by the place of a group's oldest half.
+
+        Requests that can't be delivered do not count, so such a half becomes the oldest one.
+        """
+        topics = self._settings.topics
+        router = Router(topics, TopicDirectory(self._admin).find, measures_all=True)
+        places = [Position(one.partition, one.offset) for one in groups]
+        found = {}
+        for at, half in records_at(reader, places).items():
+            if half is None:
+                continue
+            asked = router.check_request(half, RecordOrigin(topics.half, *at), 1)
+            if isinstance(asked, Refusal):
+                found[at.partition, at.offset] = f"{asked.reason.name}: {asked.detail}"
+        return found
 
     def _members(self, groups: Sequence[str], topics: Container[str]) -> dict[str, int | None]:
         """Return the live members of groups, None from the first one that can't be looked at."""

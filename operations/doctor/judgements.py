@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from checkback.client.options import ProducerOptions
 from checkback.deploy.topics import FoundTopic, TopicDifference, compare
 from checkback.metrics.printable import printable
 from checkback.protocol.configuration import Settings
@@ -21,6 +22,9 @@ from checkback.sinks.kafka.cluster.share_groups import (
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
 SHORT_NAMED_MAX: Final = 10
+SESSIONS_LEAST: Final = 10
+"""How many session timeouts of a producer all checks of a half should take together: a process that
+crashes in a loop takes a new share of the checks each time."""
 
 
 class Result(StrEnum):
@@ -194,6 +198,7 @@ class GroupFacts:
         name: its name, "" if the halves are gone from their topic.
         members: number of live members, None if it is not known.
         asked_again: how many of the halves more than one check request counts for.
+        undelivered: why the sink can't write a check request for the oldest one, "" where it can.
     """
 
     name: str
@@ -202,6 +207,7 @@ class GroupFacts:
     has_check_topic: bool
     members: int | None
     asked_again: int = 0
+    undelivered: str = ""
 
 
 def judge_group(facts: GroupFacts) -> Diagnosis:
@@ -214,6 +220,12 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
     if not facts.has_check_topic:
         remedy = "Start a producer of the group; until then its checks do not count."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no check topic", remedy)
+    if facts.undelivered:
+        says = f"check requests for that one are not delivered: {printable(facts.undelivered)}"
+        remedy = (
+            "Mend the topic; until then such checks do not count. See `checkback docs protocol`."
+        )
+        return Diagnosis(check, Result.WARNING, f"{waits}: {says}", remedy)
     if facts.members is None:
         remedy = (
             "Grant DESCRIBE on the consumer group of its check topic's name, and see that all"
@@ -229,6 +241,21 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
         remedy = "See in `checkback tx show` whether answers come, and whether they say unknown."
         return Diagnosis(check, Result.WARNING, f"{waits}: {says}", remedy)
     return Diagnosis(check, Result.OK, f"{waits}; {live}")
+
+
+def judge_check_times(settings: Settings) -> Diagnosis:
+    """Return whether the checks of a half go on for long enough to reach a process that answers."""
+    all_ms = max(1, settings.check_max) * settings.check_interval_ms
+    session_ms = ProducerOptions.check_session_timeout_ms
+    says = f"all checks of a half are over within {duration_text(all_ms)}"
+    if all_ms >= SESSIONS_LEAST * session_ms:
+        return Diagnosis("checks", Result.OK, says)
+    says += f"; a process that crashes again and again keeps some for {duration_text(session_ms)}"
+    remedy = (
+        f"Let check_max times check_interval_ms be {SESSIONS_LEAST} session timeouts of the"
+        f" producers or more: {SESSIONS_LEAST * session_ms} as they are delivered."
+    )
+    return Diagnosis("checks", Result.WARNING, says, remedy)
 
 
 def judge_unread(

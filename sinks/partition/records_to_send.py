@@ -95,9 +95,15 @@ class BatchOutputs:
 
     def __post_init__(self) -> None:
         self._names = self.settings.topics
-        interval_ms = self.settings.pipeline.check_interval_ms
-        measures = self.known.tracks_each_record
-        self._router = Router(self._names, self._find, self.now_ms, interval_ms, measures)
+        pipeline = self.settings.pipeline
+        self._router = Router(
+            self._names,
+            self._find,
+            self.now_ms,
+            pipeline.check_interval_ms,
+            pipeline.check_max,
+            measures_all=self.known.tracks_each_record,
+        )
 
     def records_for(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int

@@ -39,6 +39,8 @@ class Router:
     Args:
         find_topic: what is known of a topic that is written to; None where it does not exist.
         check_interval_ms: the pipeline's, stated in check requests; None leaves it out.
+        check_max: the pipeline's. The last request states no interval, because it has no successor:
+            producers skip one that is older than its interval.
         measures_all: whether every record is measured; otherwise those near their topic's limit.
     """
 
@@ -46,6 +48,7 @@ class Router:
     find_topic: FindTopic
     now_ms: int = 0
     check_interval_ms: int | None = None
+    check_max: int = 0
     measures_all: bool = False
 
     def final(self, half: SourceRecord, origin: RecordOrigin) -> SinkRecord | Refusal:
@@ -85,8 +88,9 @@ class Router:
         known = self.find_topic(topic)
         if known is None:
             return Refusal(RefusedReason.REAL_TOPIC_MISSING, topic)
+        interval_ms = self.check_interval_ms if check_times < self.check_max else None
         asked = records.check_headers(
-            headers, origin.partition, origin.offset, check_times, self.check_interval_ms
+            headers, origin.partition, origin.offset, check_times, interval_ms
         )
         output = SinkRecord(topic, BY_KEY, half.key(), half.value(), asked, NOW, origin)
         return self._objection(output, known) or output

@@ -54,6 +54,8 @@ NOT_EXECUTABLE: Final = "failed to map segment from shared object"
 """What the system's loader says of a library in a folder that is mounted noexec."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
+LOG_END_BYTES: Final = 65_536
+"""Where the JVM's last words are, in its log."""
 
 
 BatchFunction = Callable[[DataFrame, int], None]
@@ -97,12 +99,27 @@ def jvm_watched(log: Path | None) -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError) as error:
+        last = _last_error_in(log)
         found = OperationalError(
-            "Spark's JVM ended.",
+            "Spark's JVM ended." if last is None else f"Spark's JVM ended by {last}.",
             remedy="Check whether the system ran out of memory (spark.driver.memory is the JVM's). "
             "The next start continues from the checkpoint.",
         )
         raise _with_log(found, log) from error
+
+
+def _last_error_in(log: Path | None) -> str | None:
+    """Return the last error that the JVM wrote before it ended; None where it told none."""
+    if log is None:
+        return None
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_END_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+    found = JAVA_ERROR.findall(text)
+    return found[-1][:TEXT_MAX].rstrip(". ") if found else None
 
 
 def explain(failure: StreamingQueryException | None, log: Path | None = None) -> CheckbackError:

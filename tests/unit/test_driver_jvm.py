@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.job.query_failure import jvm_watched
+from checkback.streaming.job.query_failure import LOG_END_BYTES, jvm_watched
 from checkback.streaming.spark.driver_jvm import (
     _FILTER,
     COMMAND_LOGGERS,
@@ -38,6 +38,33 @@ def test_the_output_of_a_jvm_that_ended_is_named(raised: Exception, tmp_path: Pa
 
     assert told.value.fields["log_file"] == str(log)
     assert str(log) in told.value.remedy
+
+
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (f"Exception in thread main {OUT_OF_MEMORY}\n\tat X\n", f"JVM ended by {OUT_OF_MEMORY}."),
+        ("java.lang.Error: first\njava.lang.StackOverflowError\n\tat X\n", "StackOverflowError."),
+        (f"{OUT_OF_MEMORY}\n" + "x" * LOG_END_BYTES, "JVM ended."),
+        ("nothing of it\n", "JVM ended."),
+        (None, "JVM ended."),
+    ],
+)
+def test_the_error_that_ended_a_jvm_is_read_from_the_end_of_its_log(
+    written: str | None, says: str, tmp_path: Path
+) -> None:
+    """`Spark's JVM ended.` was all, and the reader had to open the log."""
+    log = tmp_path / "spark.log"
+    if written is not None:
+        log.write_text(written, "utf-8")
+
+    with pytest.raises(OperationalError) as told, jvm_watched(log):
+        raise ConnectionRefusedError
+
+    assert told.value.message.endswith(says)
 
 
 def test_on_standard_error_it_has_no_name() -> None:

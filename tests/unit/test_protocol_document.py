@@ -90,7 +90,9 @@ class StoredHalf:
 def as_the_sink_asks() -> tuple[bytes | None, bytes | None, Headers]:
     """Return the check request that the sink writes with default settings."""
     names, interval_ms = topics.TopicNames(""), Settings().check_interval_ms
-    router = Router(names, lambda _: KnownTopic(1, 10_000_000), check_interval_ms=interval_ms)
+    router = Router(
+        names, lambda _: KnownTopic(1, 10_000_000), check_interval_ms=interval_ms, check_max=2
+    )
     asked = router.check_request(StoredHalf(), RecordOrigin(names.half, PARTITION, OFFSET), 1)
     assert isinstance(asked, SinkRecord)
     return asked.key, asked.value, asked.headers

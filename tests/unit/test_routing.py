@@ -149,11 +149,15 @@ def test_a_wish_of_many_digits_is_for_no_partition_there_is() -> None:
 def test_a_check_request_tells_the_interval_and_a_final_does_not() -> None:
     given = half(TRANSACTION_CHECK_INTERVAL_MS="1")
 
-    asked = Router(NAMES, lambda _: WIDE, check_interval_ms=60_000).check_request(given, ORIGIN, 1)
+    router = Router(NAMES, lambda _: WIDE, check_interval_ms=60_000, check_max=2)
 
-    assert isinstance(asked, SinkRecord)
-    told = [value for name, value in asked.headers if name == "TRANSACTION_CHECK_INTERVAL_MS"]
-    assert told == [b"60000"]
+    def told(check_times: int) -> list[bytes]:
+        asked = router.check_request(given, ORIGIN, check_times)
+        assert isinstance(asked, SinkRecord)
+        return [value for name, value in asked.headers if name == "TRANSACTION_CHECK_INTERVAL_MS"]
+
+    assert told(1) == [b"60000"]
+    assert told(2) == told(3) == []  # no producer may skip the last one as old
     assert "TRANSACTION_CHECK_INTERVAL_MS" not in dict(final(given).headers)
 
 

@@ -11,10 +11,14 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
+from checkback.checkpoints.pending.pending_halves import PendingGroup
 from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.client.kafka import connections as kafka_clients
 from checkback.client.observing.counters import ClientEvent
+from checkback.operations.doctor.doctor import Doctor
+from checkback.operations.transactions.pending import half_reader
 from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import TopicPlan
 from checkback.streaming.reports.group_members import live_members
 
@@ -91,6 +95,32 @@ def test_a_request_older_than_the_pipelines_check_interval_is_skipped(
     eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 2)
     assert [message.check_times for message in listener.checked] == [1, 3]
     assert producer.counters.snapshot()[ClientEvent.CHECK_SKIPPED] == 1
+
+
+def test_a_check_topic_that_takes_too_small_records_is_told_by_producer_and_doctor(
+    checkback: Checkback, listener: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Larger halves were never asked about, and all was well for `doctor`."""
+    listener.execute = unanswered
+    check_topic = checkback.names.check(checkback.group)
+    checkback.create(TopicPlan(check_topic, 1, {"max.message.bytes": "5000"}))
+    producer = checkback.producer(listener)
+    assert f"{check_topic} takes records of 5000 bytes" in caplog.text
+    for size in (9, 6_000):
+        producer.send_message_in_transaction(Message("paid", bytes(size)))
+    fits, large = sorted(checkback.halves(2), key=lambda half: len(half.value))
+    settings = Settings(
+        bootstrap_servers=checkback.bootstrap_servers, topic_prefix=checkback.prefix
+    )
+    reader = half_reader(settings)
+
+    groups = [PendingGroup(1, 0, half.partition, half.offset, 0) for half in (fits, large)]
+    found = Doctor(settings, lambda: 0)._undelivered(reader, groups)
+
+    reader.close()
+    ((place, why),) = found.items()
+    assert place == (large.partition, large.offset)
+    assert why.startswith(f"FINAL_TOO_LARGE: {check_topic} takes 5000 bytes")
 
 
 def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: Scripted) -> None:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.kafka import own_topics as check_topic
-from checkback.client.kafka.own_topics import PASSING, create_check_topic
+from checkback.client.kafka.own_topics import BYTES_MAX, PASSING, create_check_topic
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicPlan
 
@@ -40,8 +40,9 @@ def failure(code: int) -> KafkaException:
     return KafkaException(KafkaError(code))
 
 
-def create(admin: Any, timeout_s: float = 60) -> None:
-    create_check_topic(admin, TopicPlan("checks", 1), "b:1", timeout_s)
+def create(admin: Any, timeout_s: float = 60, limit: int | None = None) -> None:
+    facts: Any = SimpleNamespace(admin=admin, ask_limit=lambda _: limit)
+    create_check_topic(facts, TopicPlan("checks", 1, {BYTES_MAX: "5000"}), "b:1", timeout_s)
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,18 @@ def test_a_controller_that_changes_ends_no_start(code: int) -> None:
     create(admin)
 
     assert (admin.is_made, admin.tries) == (True, 3)
+
+
+@pytest.mark.parametrize(("limit", "is_told"), [(4_999, True), (5_000, False), (None, False)])
+def test_a_topic_that_takes_too_small_records_is_told(
+    limit: int | None, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = Admin()
+    admin.is_made = True
+
+    create(admin, limit=limit)
+
+    assert ("takes records of 4999 bytes" in caplog.text) is is_told
 
 
 def test_a_topic_that_another_process_made_serves() -> None:

@@ -12,6 +12,7 @@ from checkback.operations.doctor.broker_checks import refused_reasons
 from checkback.operations.doctor.judgements import (
     GroupFacts,
     Result,
+    judge_check_times,
     judge_clock,
     judge_group,
     judge_refused,
@@ -123,6 +124,7 @@ def test_a_missing_right_is_named() -> None:
         (GroupFacts("g", 3, 60_000, True, 0), Result.WARNING, "no live member"),
         (GroupFacts("g", 3, 60_000, False, 0), Result.WARNING, "no check topic"),
         (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "members are not known"),
+        (GroupFacts("g", 3, 60_000, True, 2, 0, "TOO_LARGE"), Result.WARNING, "delivered: TOO"),
         (GroupFacts("", 3, 60_000, False, 0), Result.FAILED, "gone from their topic"),
     ],
 )
@@ -134,6 +136,22 @@ def test_a_group_that_nobody_answers_for_is_told(
     assert finding.result is result
     assert says in finding.says
     assert "3 pending, the oldest for 1m" in finding.says
+
+
+@pytest.mark.parametrize(
+    ("check_max", "interval_ms", "result"),
+    [(10, 10_000, Result.OK), (9, 10_000, Result.WARNING), (0, 60_000, Result.WARNING)],
+)
+def test_checks_that_are_over_within_a_few_session_timeouts_are_told(
+    check_max: int, interval_ms: int, result: Result
+) -> None:
+    """A process that crashed in a loop took all checks of committed halves, one after the other."""
+    settings = Settings(check_max=check_max, check_interval_ms=interval_ms)
+
+    finding = judge_check_times(settings)
+
+    assert finding.result is result
+    assert ("be 10 session timeouts" in finding.remedy) is (result is Result.WARNING)
 
 
 def test_refused_records_are_counted_by_reason_the_most_frequent_first() -> None:
