@@ -103,6 +103,7 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
         max_message_bytes=settings.max_message_bytes,
         replication_factor=settings.replication_factor,
         relay=settings.relay,
+        keep_compression=settings.keep_compression,
     )
 
 

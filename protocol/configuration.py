@@ -157,6 +157,11 @@ class Settings:
     max_message_bytes: int = _setting(
         4_194_304, "Largest message body that the topics accept", least=1_024
     )
+    keep_compression: bool = _setting(
+        False,
+        "true: half, op and feedback topic keep batches as producers compressed them; where every"
+        " writer is trusted",
+    )
     replication_factor: int = _setting(
         -1, "Replicas of new topics; -1: the broker's default", least=-1
     )

@@ -164,6 +164,8 @@ senders that should not: Spark can't read a record with a time after the year 29
 UNPACKED: Final = {"compression.type": "uncompressed"}
 """Of topics that producers write: so the brokers compare with max.message.bytes what a record
 unpacks to. A record of 300 MB of zeros, compressed to 30 kB, ended the job at every start."""
+KEPT: Final = {"compression.type": "producer"}
+"""Of the same topics with keep_compression."""
 _GONE: Final = "records would go that are still needed"
 _BY_NUMBER: Final = {"retention.bytes": "records would go by their number, however young they are"}
 _BY_SENDERS: Final = {"message.timestamp.type": "ages would follow the clocks of the senders"}
@@ -179,6 +181,7 @@ def plan_topics(
     max_message_bytes: int,
     replication_factor: int = -1,
     relay: bool = False,
+    keep_compression: bool = False,
 ) -> list[TopicPlan]:
     """Return the plan of every topic that exists once per Checkback.
 
@@ -194,7 +197,7 @@ def plan_topics(
         is_timed = name in timed or name == names.decided
         configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=is_timed)
         if name in timed:
-            configs |= UNPACKED
+            configs |= KEPT if keep_compression else UNPACKED
         return TopicPlan(name, partitions, configs, replication_factor)
 
     # Ages are by the broker's clock, not by the sender's (RocketMQ #9640).

@@ -274,6 +274,7 @@ def _plans(settings: Settings) -> list[TopicPlan]:
         state_partitions=state_partitions(settings),
         half_retention_ms=settings.half_retention_ms,
         max_message_bytes=settings.max_message_bytes,
+        keep_compression=settings.keep_compression,
     )
 
 

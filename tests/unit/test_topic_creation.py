@@ -15,7 +15,9 @@ from checkback.deploy.topics import (
     UNKNOWN_TOPIC,
     create_missing,
     find_all,
+    plans_for,
 )
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicPlan
 
@@ -104,3 +106,17 @@ def test_a_topic_that_no_broker_hears_of_is_named(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(BrokerError, match="do not know b yet"):
         find_all(Admin(lag=9), ["a", "b"], no_pause)
+
+
+@pytest.mark.parametrize(
+    ("keep_compression", "stored"), [(False, "uncompressed"), (True, "producer")]
+)
+def test_topics_that_producers_write_keep_compressed_batches_only_where_asked(
+    keep_compression: bool, stored: str
+) -> None:
+    settings = Settings(keep_compression=keep_compression)
+
+    plans = {plan.name: plan.configs.get("compression.type") for plan in plans_for(settings)}
+
+    assert {name for name, found in plans.items() if found == stored} == {*settings.topics.read}
+    assert set(plans.values()) == {stored, None}
