@@ -112,8 +112,8 @@ def test_a_call_that_never_comes_back_is_given_up() -> None:
         call_within(never.wait, 0.01)
 
     hanging = [one for one in living() if one.name.endswith("(run)")]
-    assert [one.daemon for one in hanging] == [True], "it would keep the process from its end"
     never.set()
+    assert [one.daemon for one in hanging] == [True], "it would keep the process from its end"
 
 
 class Kafka:
