@@ -291,7 +291,8 @@ def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
 ) -> None:
     finals = sorted(f"committed-{number}" for number in range(HALF_PARTITIONS))
     assert stage.topics.bodies(stage.real) == finals
-    stage.op("asked-0", COMMIT)  # waits on its topic while the partitions change
+    stage.half("sent-meanwhile", 2)
+    stage.op("asked-0", COMMIT)  # both wait on their topics while the partitions change
 
     done = repartition(stage.settings, spark, stage.checkpoint(spark), 3)
 
