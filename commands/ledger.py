@@ -1,4 +1,4 @@
-"""``checkback ledger``: a view of the Delta table of transaction events, and its upkeep."""
+"""``checkback ledger``: the upkeep of the Delta table of transaction events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 from checkback.commands.shared.options import DurationType
 from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.shared.settings import settings_options
-from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import ConfigurationError
@@ -22,40 +21,9 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 
 
-@click.group(help="Print a view of the ledger for Spark; maintain its Delta table.")
+@click.group(help="Maintain the Delta table of the ledger.")
 def command() -> None:
     """Group the verbs."""
-
-
-@command.command()
-@click.option("--name", default="pending", show_default=True, help="Name of the view.")
-@click.option(
-    "--sql-only",
-    is_flag=True,
-    help="Print only the statement, for a Spark that already knows Delta.",
-)
-@output_option
-@settings_options
-def view(settings: Settings, output: CommandOutput, name: str, *, sql_only: bool) -> None:
-    """Print the Spark statement for a view of what is pending.
-
-    With the settings that a Spark session needs for it. Run the statement where you want the view:
-    a Delta table without a catalog can't hold views. The command fetches Delta's jars if they are
-    missing; the pipeline does not need them.
-    """
-    from checkback.sinks.ledger.view import session_settings, view_statement
-
-    statement = view_statement(_open(settings).table.table_uri, name)
-    if sql_only:
-        output.show({"statement": statement}, f"{statement};", is_folded=False)
-        return
-    session = session_settings(ensure_jars("delta"))
-    comments = [f"--   {key}={value}" for key, value in session.items()]
-    output.show(
-        {"statement": statement, "spark": session},
-        "\n".join(["-- For a Spark session with these settings:", *comments, f"{statement};"]),
-        is_folded=False,
-    )
 
 
 @command.command()

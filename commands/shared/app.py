@@ -42,9 +42,7 @@ NOUNS: Final[dict[str, Noun]] = {
     "docs": Noun("checkback.commands.docs", "Show the documents of this version."),
     "doctor": Noun("checkback.commands.doctor", "Check everything that the pipeline needs."),
     "jars": Noun("checkback.commands.jars", "Fetch the jars of Spark and Kafka."),
-    "ledger": Noun(
-        "checkback.commands.ledger", "Print a view of the ledger; maintain its Delta table."
-    ),
+    "ledger": Noun("checkback.commands.ledger", "Maintain the Delta table of the ledger."),
     "pending": Noun("checkback.commands.pending", "List what waits for a verdict."),
     "refused": Noun("checkback.commands.refused", "List refused records, and send finals again."),
     "relay": Noun("checkback.commands.relay", "End clean, young transactions at once."),

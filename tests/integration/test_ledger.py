@@ -196,11 +196,12 @@ import sys
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.ledger.table import DeltaLedger
+from tests.unit.ledger_pending import documented_sql
 from tests.unit.test_ledger import blobs, offsets
 
 def pending():
     return [[row.transaction_id, row.check_times] for row in spark.sql(
-        "SELECT * FROM pending ORDER BY half_offset").collect()]
+        f"SELECT * FROM ({documented_sql()}) ORDER BY half_offset").collect()]
 
 found = {"first": pending()}
 for statement in filter(str.strip, sys.argv[1].split(";")):
