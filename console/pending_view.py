@@ -40,7 +40,7 @@ class PendingPage:
     """A page of pending transactions.
 
     Args:
-        batch: the batch whose state was read, None before the first.
+        batch: the last batch in the state that was read, None before the first.
     """
 
     rows: list[dict[str, Any]]

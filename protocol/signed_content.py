@@ -61,7 +61,7 @@ def signed_content(
 
     Args:
         topic: where the record is written to.
-        partition: of an op; None for a half, whose producer need not know it.
+        partition: of an op; None for a half: its producer need not know it.
         key: the record's key.
         value: the record's value.
         headers: all headers in their order; the last is Signature, which lacks the signature.

@@ -224,7 +224,7 @@ def actions(request: Request, visitor: Reader) -> HTMLResponse:
 
 
 def require_page(older_than: str, sort: str, number: int) -> None:
-    """Refuse an address whose order, page or age there can't be.
+    """Refuse an address with an impossible order, page or age.
 
     Raises:
         HTTPException, UsageError: what is wrong.
