@@ -199,13 +199,15 @@ from checkback.sinks.ledger.table import DeltaLedger
 from tests.unit.ledger_pending import documented_sql
 from tests.unit.test_ledger import blobs, offsets
 
+statement = documented_sql().replace("FROM ledger", f"FROM delta.`{LEDGER}`")
+
 def pending():
     return [[row.transaction_id, row.check_times] for row in spark.sql(
-        f"SELECT * FROM ({documented_sql()}) ORDER BY half_offset").collect()]
+        f"SELECT * FROM ({statement}) ORDER BY half_offset").collect()]
 
 found = {"first": pending()}
-for statement in filter(str.strip, sys.argv[1].split(";")):
-    spark.sql(statement).collect()
+for one in filter(str.strip, sys.argv[1].split(";")):
+    spark.sql(one).collect()
 ledger = DeltaLedger.open(LEDGER)
 found["offsets"] = offsets(LEDGER)
 found["files"] = len(ledger.table.file_uris())
