@@ -256,6 +256,8 @@ def _risk_lines(report: RebuildReport) -> list[str]:
         lines.append(
             f"At risk: {counts.lost} halves, or halves of ops, that are gone from the half topic."
         )
+    if counts.void:
+        lines.append(f"Kafka lost halves with {counts.void} marks, which say nothing of others.")
     if counts.unknown:
         lines.append(
             f"At risk: {counts.unknown} halves that may have lost their marks. Choose with"

@@ -92,4 +92,7 @@ def _ascending(
 def _identities(outcome: Outcome) -> NDArray[np.int64]:
     if outcome.identity is None or outcome.identity_rest is None:
         return np.full((len(outcome.action), 2), REST_UNKNOWN, np.int64)
-    return np.column_stack((outcome.identity, outcome.identity_rest))
+    # A refused half may be one without group or id: any record there is copied.
+    is_refused = outcome.action == Action.REFUSE_HALF
+    rest = np.where(is_refused, REST_UNKNOWN, outcome.identity_rest)
+    return np.column_stack((outcome.identity, rest))

@@ -107,7 +107,8 @@ def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> N
     if len(refused):
         builder.count_refusals(len(refused))
         refused = refused.take(refused.source_offset >= 0)
-        builder.act(action, refused.offset, refused.detail)
+        halves = refused if action == Action.REFUSE_HALF else None
+        builder.act(action, refused.offset, refused.detail, refused=halves)
 
 
 def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:

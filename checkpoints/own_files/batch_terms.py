@@ -74,6 +74,8 @@ class BatchTerms:
             concludes nothing from silence there.
         op_ranges: by half partition, which halves an op may name; any where one is missing.
         clock_ahead_ms: how far this machine's clock is ahead of the brokers', 0 if it is behind.
+        leader_epochs: by topic and partition, that of the leader when the batch was planned. It
+            decides nothing; it tells whether Kafka still has what was read.
     """
 
     rules: Rules
@@ -81,6 +83,7 @@ class BatchTerms:
     hidden: frozenset[int] = frozenset()
     op_ranges: Mapping[int, OpRange] = field(default_factory=dict)
     clock_ahead_ms: int = 0
+    leader_epochs: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class TermsNote:
             "hidden": sorted(terms.hidden),
             "op_ranges": terms.op_ranges,
             "clock_ahead_ms": terms.clock_ahead_ms,
+            "leader_epochs": [[*place, epoch] for place, epoch in terms.leader_epochs.items()],
         }
         return json.dumps(document)
 
@@ -119,13 +123,15 @@ class TermsNote:
         document = json.loads(text)
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}; this version reads {FORMAT}")
-        access = document["access"]
+        # A note of an earlier version has none.
+        access, epochs = document["access"], document.get("leader_epochs", ())
         terms = BatchTerms(
             Rules.from_stored(document["rules"]),
             AccessVersion(str(access["name"]), str(access["salt"])),
             frozenset(int(number) for number in document["hidden"]),
             op_ranges_of(document["op_ranges"]),
             int(document["clock_ahead_ms"]),
+            {(str(at), int(number)): int(epoch) for at, number, epoch in epochs},
         )
         return cls(int(document["planned_ms"]), terms)
 

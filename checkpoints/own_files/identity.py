@@ -25,7 +25,8 @@ REMEDIES: Final = {
     "order": "A checkpoint's order can't change: set it back, leave it out, or run `checkback "
     "checkpoint rebuild --from-topics`.",
     "half_topic_id": "The half topic was recreated: see `checkback docs recovering`.",
-    "op_topic_id": "The op topic was recreated: see `checkback docs recovering`.",
+    "op_topic_id": "The op topic was recreated. Run `checkback checkpoint rebuild`: the job then "
+    "asks about every half that waits.",
     "settled_topic_id": "The settled topic was recreated: see `checkback docs recovering`.",
 }
 

@@ -17,8 +17,10 @@ class Problem:
     """One problem of a checkpoint.
 
     Args:
-        code: its kind: missing, torn, hole, state, partitions, marker-missing, marker-ahead.
-        file: the file, relative to the checkpoint; for a marker, the consumer group.
+        code: its kind: missing, torn, hole, state, partitions, marker-missing, marker-ahead,
+            lost-records, recreated.
+        file: the file, relative to the checkpoint; for a marker, the consumer group; for records,
+            topic and partition.
     """
 
     code: str

@@ -9,12 +9,20 @@ needs its identity file and its rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from checkback.checkpoints.files import OUR_FOLDER, FolderFiles, UnreadableFileError
+from confluent_kafka.admin import AdminClient
+
+from checkback.checkpoints.files import (
+    OUR_FOLDER,
+    FolderFiles,
+    ReadableCheckpoint,
+    UnreadableFileError,
+)
 from checkback.checkpoints.own_files.batch_terms import FOLDER as TERMS
-from checkback.checkpoints.own_files.batch_terms import parse_note
+from checkback.checkpoints.own_files.batch_terms import all_notes, parse_note
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.own_files.identity import CheckpointIdentity
 from checkback.checkpoints.own_files.running import is_pipeline_running
@@ -38,6 +46,8 @@ from checkback.operations.checkpoint.verification import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, NotFoundError
+from checkback.sinks.kafka.read.list_offsets import Place
+from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
 
 REBUILD: Final = "Run `checkback checkpoint rebuild`; see `checkback docs checkpoints`."
 RESTORE: Final = (
@@ -68,7 +78,7 @@ def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verif
 
 
 def verify_files(
-    settings: Settings, files: FolderFiles, *, with_markers: bool = True
+    settings: Settings, files: ReadableCheckpoint, *, with_markers: bool = True
 ) -> Verification:
     """Verify a checkpoint that is already open."""
     found = _require_owner(settings, verify(files))
@@ -76,8 +86,23 @@ def verify_files(
         return found
     sink = marker_settings(settings, found.query_id, found.identity)
     markers = read_markers(sink, found.state_partitions or 0)
-    compared = compare_markers(found, markers, sink.marker_group)
+    found = compare_markers(found, markers, sink.marker_group)
+    compared = replace(found, problems=(*found.problems, *_lost_records(sink.connection, files)))
     return replace(compared, ledger_batch=ledger_batch(settings, found.query_id))
+
+
+def _lost_records(connection: Mapping[str, Any], files: ReadableCheckpoint) -> list[Problem]:
+    """Return a problem for each partition that lost records which the checkpoint has read."""
+    read = read_to(files)
+    epochs: Mapping[Place, int] = {}
+    with suppress(CheckpointError):  # a note that can't be read is a problem already
+        epochs = next((one.terms.leader_epochs for one in reversed(all_notes(files))), {})
+    ends = log_ends(AdminClient({**connection}), read) if read else {}
+    lost = KeptRecords(connection).lost(read, epochs, ends)
+    return [
+        Problem("lost-records", f"{one.place[0]}-{one.place[1]}", one.says(), REBUILD)
+        for one in lost
+    ]
 
 
 def ledger_batch(settings: Settings, query_id: str) -> int | None:

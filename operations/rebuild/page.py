@@ -4,6 +4,9 @@ The marks say what is settled. A half without a verdict is pending. Its check nu
 marks, less one if the last request found no topic. Ops that no mark answers are left for the first
 batch, which judges them by the rules as any batch does. The same goes for malformed records that
 were not refused yet.
+
+A mark is void if its half is not at its offset any more: Kafka lost it, and may have given the
+offset to another half. The identity in the mark tells.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from checkback.protocol.properties import (
 from checkback.protocol.refusals import ACCESS_REASONS
 from checkback.state import EventKind, Events, Mark, Page, Rules, SettledMarks, decide
 from checkback.state.formats.events import NO_IMMUNITY
+from checkback.state.formats.settled_marks import NO_IDENTITY
 from checkback.state.page.page import PendingHalves, SettledOffsets
 from checkback.state.steps.verdict_retention import forget_at_ms
 from checkback.state.transitions import Phase
@@ -72,8 +76,9 @@ class RestoredCounts:
         asked: pending halves with at least one check request.
         ops: ops and malformed records left for the first batch.
         unknown: halves without a mark from a time whose marks may be gone: perhaps settled.
-        foreign: marks that do not match these halves, because the half topic was recreated or lost
-            its end.
+        foreign: marks that do not match these halves, and nothing shows that the half topic is
+            still the one that they are of.
+        void: marks of halves that Kafka lost: another half has their offset now, or none.
         lost: halves with a check request and no verdict that are gone from their topic.
     """
 
@@ -85,6 +90,7 @@ class RestoredCounts:
     unknown: int = 0
     foreign: int = 0
     lost: int = 0
+    void: int = 0
 
     def __add__(self, other: RestoredCounts) -> RestoredCounts:
         pairs = zip(astuple(self), astuple(other), strict=True)
@@ -117,7 +123,9 @@ class _Marked:
         check_times: the highest check number of a request, 0 without requests.
         same_check: how many requests had that number.
         asked_ms: batch time of the latest check request.
+        is_sure: whether the verdict names the half that is there.
         beyond: number of marks for offsets that the half topic has not reached.
+        void: keys of the halves that void marks are of, see _keys.
     """
 
     phase: Bytes
@@ -126,7 +134,9 @@ class _Marked:
     check_times: Ints
     same_check: Ints
     asked_ms: Ints
+    is_sure: NDArray[np.bool_]
     beyond: int
+    void: Ints
 
 
 def restore_page(
@@ -148,7 +158,7 @@ def restore_page(
         now_ms: verdicts whose retention has passed by this time are not remembered.
         rules: the present rules.
     """
-    marked = _marked(empty, marks, known)
+    marked = _marked(empty, events, marks, known)
     events = _believed_then(empty, events, marked)
     halves = events.of_kind(EventKind.HALF)
     index = halves.offset - empty.first_offset
@@ -156,7 +166,10 @@ def restore_page(
     is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
     left_alone = is_unknown & known.unknown_are_settled
     is_open &= ~left_alone
-    ops = _without(empty, events.of_kind(EventKind.OP), index[left_alone])
+    ops = events.of_kind(EventKind.OP)
+    # They were accepted, and had their effect on halves that are lost.
+    ops = ops.take(~np.isin(_keys(empty, ops.offset, ops.identity_rest), marked.void))
+    ops = _without(empty, ops, index[left_alone])
     waiting, lost_ops = _ops_left(empty, ops, marked, known)
     settled = _remembered(marked, waiting.offset - empty.first_offset, now_ms, rules)
     page = replace(empty, settled=settled)
@@ -172,32 +185,63 @@ def restore_page(
         asked=int(np.count_nonzero(pending.check_times)),
         ops=len(left),
         unknown=int(np.count_nonzero(is_unknown)),
-        foreign=_foreign(empty, halves, events, marked, known) + marked.beyond,
+        foreign=_foreign(empty, halves, marked) + marked.beyond,
         lost=int(np.count_nonzero(asked_lost)) + lost_ops,
+        void=len(marked.void),
     )
     return RestoredPage(replace(page, halves=pending), left, counts)
 
 
-def _marked(empty: Page, marks: Sequence[SettledMarks], known: Known) -> _Marked:
+def _marked(empty: Page, events: Events, marks: Sequence[SettledMarks], known: Known) -> _Marked:
     size = empty.page_size
     none = [np.zeros(0, np.int64)]
     offset = np.concatenate([*none, *(one.offset for one in marks)])
     mark = np.concatenate([*none, *(one.mark for one in marks)]).astype(np.intp)
     times = np.concatenate([*none, *(one.check_times for one in marks)]).astype(np.int64)
+    rest = np.concatenate([*none, *(one.identity_rest for one in marks)]).astype(np.int64)
     now_ms = np.concatenate([*none, *(np.full(len(one.offset), one.now_ms) for one in marks)])
     index = offset - empty.first_offset
     here = (index >= 0) & (index < size)
+    is_void = here & _are_void(empty, events, offset, rest, known)
+    here &= ~is_void
     beyond = int(np.count_nonzero(here & (offset >= known.end_offset)))
-    index, mark, times, now_ms = (column[here] for column in (index, mark, times, now_ms))
+    void = _keys(empty, offset[is_void], rest[is_void])
+    columns = index, mark, times, now_ms, rest
+    index, mark, times, now_ms, rest = (column[here] for column in columns)
     phase, settled_ms = np.zeros(size, np.uint8), np.zeros(size, np.int64)
     verdict = np.flatnonzero(_PHASE_OF[mark])
     phase[index[verdict]] = _PHASE_OF[mark[verdict]]
     settled_ms[index[verdict]] = now_ms[verdict]
+    is_sure = np.zeros(size, np.bool_)
+    is_sure[index[verdict]] = rest[verdict] != NO_IDENTITY
     refused = np.zeros(size, np.bool_)
     refused[index[mark == Mark.REFUSED_HALF]] = True
     asked = mark == Mark.ASKED
     checks = _checks(size, index[asked], times[asked], now_ms[asked])
-    return _Marked(phase, settled_ms, refused, *checks, beyond)
+    return _Marked(phase, settled_ms, refused, *checks, is_sure, beyond, void)
+
+
+def _are_void(
+    empty: Page, events: Events, offset: Ints, identity_rest: Ints, known: Known
+) -> NDArray[np.bool_]:
+    """Return which marks name a half that is not at its offset, though retention kept the offset.
+
+    On a half topic that may be another one than that of the marks, none are: they are foreign.
+    """
+    halves = events.take(np.isin(events.kind, (EventKind.HALF, EventKind.REFUSED_HALF)))
+    there = np.full(empty.page_size, NO_IDENTITY, np.int64)
+    there[halves.offset - empty.first_offset] = halves.identity_rest
+    in_page = (offset >= empty.first_offset) & (offset < empty.first_offset + empty.page_size)
+    index = np.where(in_page, offset - empty.first_offset, 0)
+    is_void = in_page & (identity_rest != NO_IDENTITY) & (identity_rest != there[index])
+    is_kept = offset >= known.first_offset
+    void: NDArray[np.bool_] = is_void & is_kept & known.is_marked_topic
+    return void
+
+
+def _keys(empty: Page, offset: Ints, identity_rest: Ints) -> Ints:
+    """Return one number for each pair of an offset in the page and a second word of an identity."""
+    return (offset - empty.first_offset) << 32 | identity_rest
 
 
 def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
@@ -217,33 +261,12 @@ def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
     )
 
 
-def _foreign(empty: Page, halves: Events, events: Events, marked: _Marked, known: Known) -> int:
-    """Count the halves whose verdict is older than they are.
-
-    The brokers' clock may have been ahead when the half was stored. So on the topic that the marks
-    are of, an older verdict is the half's if its own op asked for it, and no op of another one.
-    """
+def _foreign(empty: Page, halves: Events, marked: _Marked) -> int:
+    """Count the halves whose verdict is older than they are, unless it names its half."""
     index = halves.offset - empty.first_offset
     before = marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
-    is_foreign = (marked.phase[index] != 0) & before
-    if known.is_marked_topic and np.any(is_foreign):
-        is_foreign &= ~_asked_for(empty, halves, events.of_kind(EventKind.OP), marked)[index]
+    is_foreign = (marked.phase[index] != 0) & before & ~marked.is_sure[index]
     return int(np.count_nonzero(is_foreign))
-
-
-def _asked_for(empty: Page, halves: Events, ops: Events, marked: _Marked) -> NDArray[np.bool_]:
-    """Return by index whether only ops of that half itself asked for its verdict."""
-    identity, rest = (np.zeros(empty.page_size, np.int64) for _ in range(2))
-    at = halves.offset - empty.first_offset
-    identity[at], rest[at] = halves.identity, halves.identity_rest
-    ops = ops.take(_agrees(ops, marked.phase[ops.offset - empty.first_offset]))
-    at = ops.offset - empty.first_offset
-    is_own = (ops.identity == identity[at]) & (ops.identity_rest == rest[at])
-    by_own, by_another = (np.zeros(empty.page_size, np.bool_) for _ in range(2))
-    by_own[at[is_own]] = True
-    by_another[at[~is_own]] = True
-    only_own: NDArray[np.bool_] = by_own & ~by_another
-    return only_own
 
 
 def _agrees(ops: Events, phase: Bytes) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.checkpoint.verification import Verification
+from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.checkpoint.verify import verify_files
 from checkback.operations.rebuild.first_batch import run_first_batch
 from checkback.operations.rebuild.page import RestoredCounts
@@ -77,7 +77,9 @@ from checkback.streaming.start.topic_claim import claimed_half_topic, mark_won
 
 WATCH_S: Final = 3.0
 TRIGGER_WATCH_S_MAX: Final = 30.0
-CHOSEN_AT_REBUILD: Final = ("page_size", "state_partitions", "order")
+CHOSEN_AT_REBUILD: Final = ("page_size", "state_partitions", "order", "op_topic_id")
+"""What a checkpoint may have had otherwise. Without the old ops every half that waits is asked
+about."""
 OPEN_TRANSACTION_MARGIN_S: Final = 30.0
 ROWS: Final = f"{OUR_FOLDER}/restored"
 """The folder of the restored rows until they become state."""
@@ -190,6 +192,7 @@ class _Work:
         found = verify_files(self.settings, store) if is_there else Verification()
         if is_there:
             self._require_ours(found)
+            found = self._over_present_op_topic(found)
             if found.is_whole and not from_topics:
                 return RebuildReport("nothing", not is_certain, store.path)
         predecessors = find_predecessors(self._sink(""), self._partitions(self._names.settled))
@@ -301,6 +304,15 @@ class _Work:
                 f"{self.settings.checkpoint} is neither empty nor a checkpoint of Checkback.",
                 remedy="Name the checkpoint to rebuild, or an empty folder.",
             )
+
+    def _over_present_op_topic(self, found: Verification) -> Verification:
+        """Add the problem of a whole checkpoint that no start goes on with."""
+        bound, op = found.identity, self._names.op
+        if bound is None or bound.op_topic_id == self.facts.topics[op].topic_id:
+            return found
+        says = f"{op} was created again: the ops that were not read are gone."
+        recreated = Problem("recreated", f"{OUR_FOLDER}/{IDENTITY}", says, "")
+        return replace(found, problems=(*found.problems, recreated))
 
     def _is_marked_topic(self, found: Verification) -> bool:
         """Tell whether the half topic is known as the one that the marks are of.

@@ -84,7 +84,7 @@ class TransactionFinder:
     def history(self, at: Position, half: FoundRecord | None) -> TransactionHistory:
         """Return the history of the half at that position."""
         from_ms = None if half is None else half.time_ms - CLOCK_MARGIN_MS
-        events = list(self._marks(at, from_ms))
+        events = list(self._marks(at, half, from_ms))
         events += self._ops(at, from_ms)
         events += self._refused(at, half, from_ms)
         marks = {event.facts["mark"] for event in events if event.kind == "mark"}
@@ -113,7 +113,9 @@ class TransactionFinder:
 
         return list(self.scanner.scan(self.topics.half, is_it, from_ms=from_ms))
 
-    def _marks(self, at: Position, from_ms: int | None) -> Iterator[HistoryEvent]:
+    def _marks(
+        self, at: Position, half: FoundRecord | None, from_ms: int | None
+    ) -> Iterator[HistoryEvent]:
         key = b"%d:" % at.partition
 
         def speaks_of_it(message: Message) -> bool:
@@ -123,7 +125,7 @@ class TransactionFinder:
             return marks is not None and bool((marks.offset == at.offset).any())
 
         for record in self.scanner.scan(self.topics.settled, speaks_of_it, from_ms=from_ms):
-            event = mark_event(record, at)
+            event = mark_event(record, at, half)
             if event is not None:
                 yield event
                 if event.facts["verdict"]:

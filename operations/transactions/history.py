@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from checkback.operations.topics.position import Position
 from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol.refusals import refusal_facts
-from checkback.state import Mark, marks_of
+from checkback.state import Mark, SettledMarks, marks_of
+from checkback.state.formats.identity import identity_words
+from checkback.state.formats.settled_marks import NO_IDENTITY
 
 PENDING: Final = "pending"
 VERDICTS: Final = {
@@ -161,8 +166,15 @@ def check_event(record: FoundRecord) -> HistoryEvent:
     return _event("check request", record, {"check_times": _number(times)})
 
 
-def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
+def mark_event(
+    record: FoundRecord, half_at: Position, half: FoundRecord | None = None
+) -> HistoryEvent | None:
     """Return the event for a record of the settled topic, None if it has no mark for the half.
+
+    Args:
+        record: of the settled topic.
+        half_at: the half's position.
+        half: the half that is there: a mark of one that Kafka lost is none of it. None: any.
 
     Raises:
         CheckpointError: a newer version wrote the record.
@@ -170,7 +182,8 @@ def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
     marks = marks_of(record.key, record.value)
     if marks is None or marks.partition != half_at.partition:
         return None
-    rows = (marks.offset == half_at.offset).nonzero()[0]
+    is_its = (marks.offset == half_at.offset) & _may_be_of(half, marks)
+    rows = is_its.nonzero()[0]
     if not len(rows):
         return None
     # One batch may ask about a half and settle it; then the verdict counts.
@@ -183,6 +196,15 @@ def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
         "check_times": int(marks.check_times[rows].max()),
     }
     return HistoryEvent("mark", marks.now_ms, record.topic, record.at, facts)
+
+
+def _may_be_of(half: FoundRecord | None, marks: SettledMarks) -> NDArray[np.bool_]:
+    """Return which marks do not name another half than this one."""
+    none = marks.identity_rest == NO_IDENTITY
+    if half is None:
+        return np.ones_like(none)
+    names_of = (half.text(name).encode() for name in (names.PGROUP, names.UNIQ_KEY))
+    return none | (marks.identity_rest == identity_words(*names_of)[1])
 
 
 def final_event(record: FoundRecord) -> HistoryEvent:

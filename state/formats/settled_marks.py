@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import CheckpointError
-from checkback.state.formats.outcome import Action, Outcome
+from checkback.state.formats.outcome import REST_UNKNOWN, Action, Outcome
 from checkback.state.page.packing import Reader, pack_columns, refuse_version
 
-SETTLED_VERSION: Final = 1
+SETTLED_VERSION: Final = 2
+"""Version 1 did not say of which half a mark is: an offset may have been given to another one."""
+NO_IDENTITY: Final = 0
 CLAIM_KEY: Final = b"claim"
 """Of the record by which a checkpoint claims its topics: it has the form of marks, and has none."""
 _HEADER: Final = struct.Struct("<BxxxiqqqqI")
@@ -55,6 +57,8 @@ class SettledMarks:
         offset: int64[m], half offsets.
         mark: uint8[m], Mark.
         check_times: uint16[m], check requests so far; 0 for commits, rollbacks and refusals.
+        identity_rest: uint32[m], the second word of the half's identity
+            (state/formats/identity.py); NO_IDENTITY where version 1 wrote the mark.
     """
 
     batch_id: int
@@ -64,6 +68,7 @@ class SettledMarks:
     offset: NDArray[np.int64]
     mark: NDArray[np.uint8]
     check_times: NDArray[np.uint16]
+    identity_rest: NDArray[np.uint32]
 
 
 def mark_key(partition: int, page: int) -> bytes:
@@ -72,7 +77,7 @@ def mark_key(partition: int, page: int) -> bytes:
 
 
 def pack_settled(outcome: Outcome, batch_id: int) -> bytes:
-    """Return the marks of an outcome, version 1, little endian, 7 bytes per half."""
+    """Return the marks of an outcome, version 2, little endian, 11 bytes per half."""
     rows = np.flatnonzero(np.isin(outcome.action, _KNOWN))
     mark, offset = outcome.action[rows], outcome.offset[rows]
     first = int(offset.min()) if len(offset) else 0
@@ -80,7 +85,12 @@ def pack_settled(outcome: Outcome, batch_id: int) -> bytes:
     header = _HEADER.pack(
         SETTLED_VERSION, outcome.partition, outcome.page, outcome.now_ms, batch_id, first, len(rows)
     )
-    return pack_columns(header, (offset - first, "<u4"), (counts, "<u2"), (mark, "u1"))
+    rest = np.full(len(rows), REST_UNKNOWN)
+    if outcome.identity_rest is not None:
+        rest = outcome.identity_rest[rows]
+    rest = np.where(rest == REST_UNKNOWN, NO_IDENTITY, rest)
+    columns = (offset - first, "<u4"), (rest, "<u4"), (counts, "<u2"), (mark, "u1")
+    return pack_columns(header, *columns)
 
 
 def unpack_settled(blob: bytes) -> SettledMarks:
@@ -91,12 +101,15 @@ def unpack_settled(blob: bytes) -> SettledMarks:
     """
     refuse_version(blob, SETTLED_VERSION, "settled mark")
     reader = Reader(blob, "settled mark")
-    _, partition, page, now_ms, batch_id, first, count = reader.header(_HEADER)
+    version, partition, page, now_ms, batch_id, first, count = reader.header(_HEADER)
     offset = reader.column("<u4", count).astype(np.int64) + first
+    identity_rest = np.full(count, NO_IDENTITY, np.uint32)
+    if version > 1:
+        identity_rest = reader.column("<u4", count)
     check_times = reader.column("<u2", count)
     mark = reader.column("u1", count)
     reader.finish()
-    return SettledMarks(batch_id, partition, page, now_ms, offset, mark, check_times)
+    return SettledMarks(batch_id, partition, page, now_ms, offset, mark, check_times, identity_rest)
 
 
 def marks_of(key: bytes | None, value: bytes | None) -> SettledMarks | None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import UsageError
+from checkback.state.formats.events import Events
 from checkback.state.formats.outcome import (
     FINISH_BOUNDS_MS,
     FINISH_NUMBERS,
@@ -129,8 +130,12 @@ class PageBuilder:
         detail: Ints | NDArray[np.uint8] | int,
         source_offset: Ints | None = None,
         rows: NDArray[np.intp] | None = None,
+        refused: Events | None = None,
     ) -> None:
-        """Add rows to the outcome; a single action or detail applies to all rows."""
+        """Add rows to the outcome; a single action or detail applies to all rows.
+
+        What names its halves is `rows` of those in `halves`, or the `refused` halves themselves.
+        """
         if not len(offset):
             return
         shape = offset.shape
@@ -140,13 +145,17 @@ class PageBuilder:
                 offset,
                 np.broadcast_to(np.asarray(detail, np.int64), shape),
                 offset if source_offset is None else source_offset,
-                *self._identity(rows, shape),
+                *self._identity(rows, refused, shape),
             )
         )
 
-    def _identity(self, rows: NDArray[np.intp] | None, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+    def _identity(
+        self, rows: NDArray[np.intp] | None, refused: Events | None, shape: tuple[int, ...]
+    ) -> tuple[Ints, Ints]:
         if rows is not None:
             return self.halves.identity[rows], self.halves.identity_rest[rows]
+        if refused is not None:
+            return refused.identity, refused.identity_rest
         return np.zeros(shape, np.int64), np.full(shape, REST_UNKNOWN, np.int64)
 
     def _settle(self, rows: NDArray[np.intp], phase: Codes) -> None:

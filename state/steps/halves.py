@@ -26,8 +26,9 @@ def take_halves(builder: PageBuilder, arrived: Events) -> None:
     if event == Event.HALF:
         phase[1:][(index[1:] == index[:-1]) & (phase[:-1] == Phase.ABSENT)] = Phase.PENDING
     builder.count(phase, event)
-    refused = arrived.offset[ACTION[phase, event] == Action.REFUSE_HALF]
-    builder.act(Action.REFUSE_HALF, refused, REASON[Phase.ABSENT, event])
+    refused = arrived.take(ACTION[phase, event] == Action.REFUSE_HALF)
+    reason = REASON[Phase.ABSENT, event]
+    builder.act(Action.REFUSE_HALF, refused.offset, reason, refused=refused)
     accepted = np.flatnonzero((phase == Phase.ABSENT) & (event == Event.HALF))
     if len(accepted):
         _add(builder, index[accepted], arrived.take(accepted))

@@ -20,8 +20,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from confluent_kafka import IsolationLevel
-from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark import SparkContext, TaskContext
 
 from checkback.checkpoints.files import ReadableCheckpoint
@@ -29,6 +27,7 @@ from checkback.checkpoints.own_files.batch_terms import (
     AccessVersion,
     BatchTerms,
     OpRange,
+    newest_terms,
     note_terms,
     noted_before,
     noted_of_plan,
@@ -36,10 +35,11 @@ from checkback.checkpoints.own_files.batch_terms import (
 from checkback.checkpoints.own_files.earlier_terms import earlier_terms
 from checkback.checkpoints.spark_files.logs import Offsets, PlannedBatch
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.read.list_offsets import Place, by_place, listed_offsets
+from checkback.protocol.errors import CheckpointError
+from checkback.sinks.kafka.read.list_offsets import Place, by_place
 from checkback.state import NOTHING_READ, Rules
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
+from checkback.streaming.start.kept_records import LogEnds, leader_epochs
 
 PART: Final = "|"
 """Between the three parts of the local property that Spark hands to every task of a batch:
@@ -50,7 +50,6 @@ longer name them. More of them mean fewer notes: at 1,000 halves a second in a p
 for four minutes."""
 CLOCK_STEP_MS: Final = 250
 """A smaller change of the difference between two clocks is no reason for a note."""
-TIMEOUT_S: Final = 10.0
 ANY_HALF: Final = OpRange(0, 2**63 - 1)
 
 
@@ -132,19 +131,6 @@ def terms_of_task() -> TaskTerms:
 _parsed = lru_cache(maxsize=2)(TaskTerms.from_property)
 
 
-def log_ends(admin: AdminClient, places: Collection[Place]) -> Mapping[Place, int]:
-    """Return the offset after the last record of each partition; nothing if brokers are silent.
-
-    Records of open transactions count: they are stored, though read_committed readers do not see
-    them.
-    """
-    latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
-    try:
-        return listed_offsets(admin, places, latest, every, TIMEOUT_S, retry_s=TIMEOUT_S)
-    except BrokerError:
-        return {}
-
-
 def hidden_partitions(ends: Offsets, stored: Mapping[Place, int]) -> frozenset[int]:
     """Return the half partitions with stored records that may be unread.
 
@@ -168,6 +154,7 @@ class TermsOfRun:
         rules: of this run.
         access: the rules of access control of this run.
         log_ends: returns where partitions end now, nothing if that is unknown.
+        require_kept: refuses partitions that lost what was read, as KeptRecords.require does.
         first_pages: returns the first page of each half partition of which the state remembers
             something; None before that is known.
         clock_ahead_ms: returns how far this machine's clock is ahead of the brokers'.
@@ -180,7 +167,8 @@ class TermsOfRun:
     plans: ReadableCheckpoint
     rules: Rules
     access: AccessVersion
-    log_ends: Callable[[Collection[Place]], Mapping[Place, int]]
+    log_ends: Callable[[Collection[Place]], LogEnds]
+    require_kept: Callable[[Mapping[Place, int], Mapping[Place, int], LogEnds], LogEnds]
     first_pages: Callable[[], Mapping[int, int] | None]
     clock_ahead_ms: Callable[[], int]
     is_begun: Callable[[int], bool]
@@ -197,7 +185,7 @@ class TermsOfRun:
         Called in the driver, before any of the tasks runs.
 
         Raises:
-            CheckpointError: a note can't be read.
+            CheckpointError: a note can't be read, or Kafka lost records that were read.
             PrerequisiteError: it can't be written.
             BrokerError: the markers can't be read.
         """
@@ -222,17 +210,29 @@ class TermsOfRun:
 
     def _of_batch(self, batch_id: int, plans: BatchPlans) -> BatchTerms:
         last, stored_before = self._terms, self._stored
-        self._stored = stored = self.log_ends(by_place(plans.batch.ends))
+        noted = newest_terms(self.store) if last is None else last
+        epochs = {} if noted is None else noted.leader_epochs
+        ends = self._kept(plans, epochs)
+        self._stored = stored = {place: end.offset for place, end in ends.items()}
         if last is None:
             found = self._begun_with(batch_id, plans)
             terms = self._fresh(plans, None, stored) if found is None else found
         else:
             terms = self._fresh(plans, last, stored_before)
+        terms = replace(terms, leader_epochs={**epochs, **leader_epochs(ends)})
         if terms != last:
             planned_ms, is_first = plans.batch.timestamp_ms, last is None
             terms = note_terms(self.store, batch_id, planned_ms, terms, is_first=is_first)
         self._terms = terms
         return terms
+
+    def _kept(self, plans: BatchPlans, epochs: Mapping[Place, int]) -> LogEnds:
+        """Return where the partitions end; refuse the batch where Kafka lost what was read."""
+        planned = by_place(plans.batch.ends)
+        ends = self.require_kept(planned, {}, self.log_ends(planned))
+        # The records of the batch itself are read after this.
+        read = {} if plans.before is None else by_place(plans.before.ends)
+        return self.require_kept(read, epochs, ends)
 
     def _begun_with(self, batch_id: int, plans: BatchPlans) -> BatchTerms | None:
         """Return the terms of an earlier try of the first batch of this run, None without one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,14 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.checkpoints.files import ReadableCheckpoint, require_readable
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
-from checkback.checkpoints.own_files.batch_terms import AccessVersion
+from checkback.checkpoints.own_files.batch_terms import AccessVersion, newest_terms
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.checkpoints.pending.status import read_page_statuses
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
-from checkback.protocol.errors import CheckpointError
-from checkback.sinks.kafka.read.list_offsets import by_place, ends_without_transactions
+from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
 from checkback.sinks.kafka.read.rule_source import rule_source
 from checkback.sinks.kafka.transaction.epoch import EpochWatch
 from checkback.sinks.kafka.transaction.hanging import ShortTopic, short_topics
@@ -48,7 +47,7 @@ from checkback.streaming.batch.stop import (
     stop_signals,
     wait_for_end,
 )
-from checkback.streaming.batch.terms import TermsOfRun, log_ends
+from checkback.streaming.batch.terms import TermsOfRun
 from checkback.streaming.job.query import outcomes_of, read_tasks, start_query
 from checkback.streaming.job.query_failure import explain, explain_state, jvm_watched
 from checkback.streaming.pages.page_function import PageSettings
@@ -68,6 +67,7 @@ from checkback.streaming.start.announce import publish_status, write_tick
 from checkback.streaming.start.checkpoint_layout import fit_to_checkpoint
 from checkback.streaming.start.clock_check import AheadWatch
 from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
+from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
 from checkback.streaming.start.topic_claim import ClaimWatch, claim_topics
@@ -113,6 +113,7 @@ class Job:
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
+    _is_begun: Callable[[int], bool] = field(init=False)
     _access_version: AccessVersion = field(default_factory=AccessVersion)
 
     def __post_init__(self) -> None:
@@ -173,6 +174,11 @@ class Job:
         facts: preflight.ClusterFacts,
         connection: dict[str, Any],
     ) -> SinkSettings:
+        read = read_to(store)
+        noted = newest_terms(store) if read else None
+        epochs = {} if noted is None else noted.leader_epochs
+        kept = KeptRecords(connection)
+        kept.require(read, epochs, log_ends(self._group_admin(), read))
         half_id = facts.topics[self.settings.topics.half].topic_id
         claim_topics(self.settings, connection, store, half_id)
         kept_ms = facts.marks_kept_ms
@@ -183,10 +189,8 @@ class Job:
             self._ledger.require_not_ahead(found.query_id, -1 if planned is None else planned)
         sink = fence_older(found, self.settings, facts, store)
         self._held = held_pages(spark, store)
-        # What was read before this start: a first batch that hangs does not say it.
-        last = store.last_batch("commits")
-        with suppress(CheckpointError):  # what is wrong with it, the query says
-            self.progress.read = {} if last is None else by_place(store.planned(last).ends)
+        # A first batch that hangs does not say it.
+        self.progress.read = read
         return sink
 
     def _run_queries(
@@ -203,8 +207,11 @@ class Job:
         self._polls_small = needs_small_polls(store)
         is_first = True
         while True:
-            begun = cache(partial(is_begun, sink, state_partitions(settings), self._ledger))
-            self._access_version, changed = self._access.for_run(store, begun)
+            # Each look reads the markers.
+            self._is_begun = cache(
+                partial(is_begun, sink, state_partitions(settings), self._ledger)
+            )
+            self._access_version, changed = self._access.for_run(store, self._is_begun)
             if changed is not None:
                 self.emit("access_rules", changed)
                 self._observed.rules_changed(changed)
@@ -272,7 +279,7 @@ class Job:
             self.progress,
             self._stopping,
             ledger,
-            self._terms(store, sink, pages.page_size),
+            self._terms(store, pages.page_size),
             self._require_own_epoch,
             self._idling,
             self._observed,
@@ -281,18 +288,18 @@ class Job:
         )
         return start_query(outcomes, settings, run_batch, is_long=planned is None)
 
-    def _terms(self, store: CheckpointStore, sink: SinkSettings, page_size: int) -> TermsOfRun:
-        settings = self.settings
+    def _terms(self, store: CheckpointStore, page_size: int) -> TermsOfRun:
         return TermsOfRun(
             store,
             self._plans(store),
-            Rules.from_settings(settings),
+            Rules.from_settings(self.settings),
             self._access_version,
             partial(log_ends, self._group_admin()),
+            KeptRecords(self._connection()).require,
             self.progress.first_pages,
             lambda: self._clock.ahead_ms,
-            cache(partial(is_begun, sink, state_partitions(settings), self._ledger)),
-            settings.topics.half,
+            self._is_begun,
+            self.settings.topics.half,
             page_size,
         )
 

@@ -203,6 +203,45 @@ def test_a_rebuild_that_refuses_changes_nothing(
     assert topics.reasons() == []
 
 
+@pytest.mark.timeout(600)
+def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    """Start and rebuild both refused: nothing led out."""
+    settings = topics.settings(tmp_path / "checkpoint", trigger_interval_ms=500)
+    names, real = topics.names, f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    feeder = Feeder(topics, real)
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started", SLOW_S)
+        feeder.send(["done-0", "done-1"])
+        wait_until(lambda: topics.bodies(real) == ["done-1"], SLOW_S, "a final")
+        waiting = [feeder.commit_later(name) for name in ("waits", "unread")]
+        wait_until(lambda: "1" in check_times(topics, "g", "unread"), SLOW_S, "a check")
+        assert pipeline.terminate() == 0
+    topics.send_op(waiting[1], "unread", COMMIT)
+    AdminClient(dict(topics.connection)).delete_topics([names.op])[names.op].result(30)
+    topics.create(settings, [real], ["g"])
+
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        assert pipeline.wait(SLOW_S) == CheckpointError.exit_code
+        assert "op_topic_id" in pipeline.errors()
+        assert "Run `checkback checkpoint rebuild`" in pipeline.errors()
+    with shared_jvm.lent() as jvm:
+        code, told = rebuild(settings, tmp_path, "--yes", jvm=jvm)
+    assert code == 0, told
+    assert "recreated" in {one["code"] for one in told["problems"]}
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started", SLOW_S)
+        for name, place in zip(("waits", "unread"), waiting, strict=True):
+            wait_until(lambda: "2" in check_times(topics, "g", name), SLOW_S, "a check")  # noqa: B023
+            topics.send_op(place, name, COMMIT)
+        wait_until(lambda: len(topics.bodies(real)) == 3, SLOW_S, "finals")
+        assert pipeline.terminate() == 0
+    assert topics.bodies(real) == sorted(feeder.committed)
+    assert topics.reasons() == []
+
+
 @pytest.mark.nightly  # three starts of Spark
 @pytest.mark.timeout(600)
 def test_records_that_are_gone_unread_end_the_job_and_a_rebuild_goes_on_without_them(

@@ -24,7 +24,7 @@ from checkback.checkpoints.own_files.batch_terms import (
 )
 from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.errors import CheckpointError
-from checkback.sinks.kafka.read.list_offsets import Place
+from checkback.sinks.kafka.read.list_offsets import LogEnd, Place
 from checkback.state import NOTHING_READ, Rules
 from checkback.streaming.batch import terms as module
 from checkback.streaming.batch.terms import (
@@ -33,9 +33,10 @@ from checkback.streaming.batch.terms import (
     TaskTerms,
     TermsOfRun,
     hidden_partitions,
-    log_ends,
 )
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
+from checkback.streaming.start import kept_records
+from checkback.streaming.start.kept_records import LogEnds, log_ends
 
 PAGE_SIZE = 8
 AHEAD = PAGES_AHEAD * PAGE_SIZE
@@ -74,14 +75,17 @@ class Driver:
     first_pages: Mapping[int, int] | None = None
     clock_ahead_ms: int = 0
     is_silent: bool = False
+    epoch: int = 0
 
     def __post_init__(self) -> None:
+        self.compared: list[tuple[dict[Place, int], dict[Place, int]]] = []
         self.run = TermsOfRun(
             self.store,
             self.topics,  # type: ignore[arg-type]
             self.rules,
             self.access,
             self._look,
+            self._require_kept,
             lambda: self.first_pages,
             lambda: self.clock_ahead_ms,
             lambda _: self.is_begun,
@@ -95,8 +99,16 @@ class Driver:
             self.topics.plan(batch)
         return self.run._of_batch(batch, self.run.plans_of(batch))
 
-    def _look(self, places: Collection[Place]) -> Mapping[Place, int]:
-        return {} if self.is_silent else {place: self.topics.ends[place] for place in places}
+    def _look(self, places: Collection[Place]) -> LogEnds:
+        if self.is_silent:
+            return {}
+        return {place: LogEnd(self.topics.ends[place], self.epoch) for place in places}
+
+    def _require_kept(
+        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+    ) -> LogEnds:
+        self.compared.append((dict(read), dict(epochs)))
+        return ends
 
 
 @pytest.fixture
@@ -401,7 +413,25 @@ def test_outside_of_a_batch_there_are_no_terms() -> None:
 
 
 def test_silent_brokers_give_no_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(kept_records, "TIMEOUT_S", 0.2)
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
     assert log_ends(admin, [("half", 0)]) == {}
+
+
+def test_what_was_read_is_compared_under_the_epochs_of_that_time_by_the_next_run_too(
+    topics: Topics,
+) -> None:
+    """A topic that lost its end and grew past it is known by its leader's epoch alone."""
+    driver = Driver(topics, epoch=3)
+    driver.decide(5)
+    driver.is_silent = True
+    driver.decide(6)
+    later = Driver(topics, driver.store, epoch=4)
+    later.decide(7)
+    later.decide(8)
+
+    read = dict(topics.ends)
+    epochs = dict.fromkeys(read, 3)
+    assert driver.compared[1] == (read, {})
+    assert [later.compared[at] for at in (1, 3)] == [(read, epochs), (read, dict.fromkeys(read, 4))]

@@ -26,6 +26,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 @dataclass
 class Answer:
     code: int | None
+    leader_epoch: int | None = None
 
     @property
     def offset(self) -> int:

@@ -179,6 +179,7 @@ def test_the_settled_mark_is_what_the_code_writes() -> None:
         counters=np.zeros(len(Counter), np.int64),
         pending=1,
         oldest_ms=0,
+        identity_rest=np.array([0x01020304, 0x05060708]),
     )
 
     assert blocks()["settled mark"] == f"key     {spaced(b'2:0')}\n" + wrapped(
@@ -210,7 +211,7 @@ def test_the_layout_of_a_settled_mark_is_the_code_s() -> None:
     fixed = [row for row in fields if row[2] == "once"]
 
     assert sum(sizes[row[1]] for row in fixed) == _HEADER.size
-    assert [row[1] for row in fields if row[2] != "once"] == ["u32", "u16", "u8"]
+    assert [row[1] for row in fields if row[2] != "once"] == ["u32", "u32", "u16", "u8"]
     assert {row[0]: int(row[1]) for row in table("#### Marks")} == {
         one.name: int(one) for one in Mark
     }

@@ -11,7 +11,7 @@ from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, ha
 
 from checkback.operations.rebuild.page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Page, Rules, SettledMarks, decide, pack_settled, unpack_settled
+from checkback.state import Action, Page, Rules, SettledMarks, decide, pack_settled, unpack_settled
 from checkback.state.formats.events import EventKind
 
 SIZE = 16
@@ -203,14 +203,17 @@ def test_marks_of_another_topic_are_told() -> None:
 
 
 AHEAD_MS = CLOCK_MARGIN_MS + 1_000
+NAMED = 2
+"""The first transaction with a second word that a mark can have."""
 SAME_TOPIC = replace(KNOWN, is_marked_topic=True)
 
 
 def test_halves_that_were_stored_while_the_brokers_clock_was_ahead_are_not_taken_for_others() -> (
     None
 ):
-    past = Past(half(0, time=SENT + AHEAD_MS), half(1, time=SENT + AHEAD_MS))
-    past.batch(SENT + 1, op(0, COMMIT, 0), op(1, ROLLBACK, 1))
+    late = [half(at, time=SENT + AHEAD_MS, transaction=NAMED) for at in range(2)]
+    past = Past(*late)
+    past.batch(SENT + 1, op(0, COMMIT, 0, transaction=NAMED), op(1, ROLLBACK, 1, transaction=NAMED))
 
     restored = past.restored(SAME_TOPIC)
 
@@ -218,17 +221,36 @@ def test_halves_that_were_stored_while_the_brokers_clock_was_ahead_are_not_taken
     assert packed(restored.page) == packed(past.page)
 
 
-def test_a_half_with_the_offset_of_one_that_kafka_lost_is_told_by_the_ops() -> None:
-    """The old half's op is still there; the new one may have one too, or none yet."""
-    lost = Past(half(0)).batch(SENT, op(0, COMMIT, 0))
-    lost.written[0] = half(0, time=SENT + AHEAD_MS, transaction=2)
-    assert lost.restored(SAME_TOPIC).counts.foreign == 1
+@pytest.mark.parametrize("how", ["committed", "given up", "refused", "asked"])
+def test_marks_of_halves_that_kafka_lost_say_nothing_of_others_at_their_offsets(how: str) -> None:
+    """New halves counted as settled: acknowledged, committed, never delivered."""
+    rules = replace(RULES, check_max=1, reject_transactions=how == "refused")
+    lost = Past(*(half(at, transaction=NAMED + 2 * at) for at in range(3)), rules=rules)
+    said = [op(at, COMMIT, at, transaction=NAMED + 2 * at) for at in range(3)]
+    lost.batch(SENT + 6_001, *(said if how == "committed" else []))
+    if how == "given up":
+        lost.batch(SENT + 66_002)
+    new = [half(0, transaction=NAMED), half(1, transaction=99)]
+    lost.written = [*new, *said[:1], *said[2:], op(1, COMMIT, 9, transaction=99)]
+    lost.rules = RULES
 
-    lost.unread(op(0, COMMIT, 1, transaction=2))
-    assert lost.restored(SAME_TOPIC).counts.foreign == 1
+    restored = lost.restored(replace(SAME_TOPIC, end_offset=2))
 
-    given_up = Past(half(0), rules=replace(RULES, check_max=1)).batch(SENT + 6_001)
-    given_up.batch(SENT + 66_002)
-    assert given_up.restored(SAME_TOPIC).counts.settled == 1
-    given_up.written = [half(0, time=SENT + 66_002 + AHEAD_MS)]
-    assert given_up.restored(SAME_TOPIC).counts.foreign == 1
+    marks = 4 if how == "given up" else 2
+    assert (restored.counts.void, restored.counts.foreign) == (marks, 0)
+    assert 1 in restored.page.halves.index
+    first = decide(restored.page, restored.events, SENT + 66_003, RULES).outcome
+    assert (Action.COMMIT, 1) in zip(first.action.tolist(), first.offset.tolist(), strict=True)
+    refused = first.detail[first.action == Action.REFUSE_OP].tolist()
+    expected = {
+        "given up": [RefusedReason.COMMIT_AFTER_DISCARD],
+        "refused": [RefusedReason.OP_WITHOUT_HALF],
+    }
+    assert refused == [] or refused == expected.get(how)
+
+
+def test_a_page_of_another_half_topic_has_no_void_marks() -> None:
+    past = Past(half(0, transaction=NAMED)).batch(SENT, op(0, COMMIT, 0, transaction=NAMED))
+    past.written = [half(0, time=SENT + CLOCK_MARGIN_MS + 1, transaction=99)]
+
+    assert past.restored(replace(KNOWN, end_offset=0)).counts.foreign == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -26,6 +26,16 @@ UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
 may be minutes ago."""
 
 
+NO_EPOCH: Final = -1
+
+
+class LogEnd(NamedTuple):
+    """The offset that a look at a partition found, and the leader epoch there, NO_EPOCH if none."""
+
+    offset: int
+    leader_epoch: int
+
+
 def by_place(offsets: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
     """Return the offset of each partition, from those by topic and partition."""
     return {(topic, at): offset for topic, parts in offsets.items() for at, offset in parts.items()}
@@ -41,6 +51,21 @@ def listed_offsets(
     retry_s: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[Place, int]:
+    """Return one offset of each partition, as `listed_ends` finds it."""
+    found = listed_ends(admin, places, which, isolation, timeout_s, retry_s=retry_s, pause=pause)
+    return {place: end.offset for place, end in found.items()}
+
+
+def listed_ends(
+    admin: Any,
+    places: Iterable[Place],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+    timeout_s: float,
+    *,
+    retry_s: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[Place, LogEnd]:
     """Return one offset of each partition; -1 where no record is as young as `which` asks.
 
     Args:
@@ -56,7 +81,7 @@ def listed_offsets(
         BrokerError: the brokers do not answer, or refuse, or a partition has no leader.
     """
     until_s = time.monotonic() + retry_s
-    found: dict[Place, int] = {}
+    found: dict[Place, LogEnd] = {}
     left, is_first = list(places), True
     while left:
         asked = {TopicPartition(*place): which for place in left}
@@ -65,7 +90,9 @@ def listed_offsets(
         for at, answer in answers.items():
             place = (at.topic, at.partition)
             try:
-                found[place] = int(answer.result(2 * timeout_s).offset)
+                told = answer.result(2 * timeout_s)
+                epoch = NO_EPOCH if told.leader_epoch is None else told.leader_epoch
+                found[place] = LogEnd(int(told.offset), int(epoch))
             except (KafkaException, TimeoutError) as error:
                 is_late = time.monotonic() >= until_s
                 may_be_new = is_first and is_transient(error, {KafkaError._UNKNOWN_PARTITION})

@@ -22,8 +22,10 @@ from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.records import Op
 from checkback.state import Action, Counter, Outcome, mark_key, pack_settled
+from checkback.state.formats.identity import identity_words
 
 AT = Position(1, 7)
+REST = identity_words(b"g", b"u")[1]
 
 
 def mark_record(*rows: tuple[Action, int, int], now_ms: int = 5_000, partition: int = 1) -> bytes:
@@ -33,7 +35,7 @@ def mark_record(*rows: tuple[Action, int, int], now_ms: int = 5_000, partition: 
         Outcome(
             partition, 0, now_ms, action.astype(np.uint8), offset.astype(np.int64),
             detail.astype(np.int32), offset.astype(np.int64),
-            np.zeros(len(Counter), np.int64), 0, -1,
+            np.zeros(len(Counter), np.int64), 0, -1, identity_rest=np.full(len(action), REST),
         ),
         batch_id=3,
     )  # fmt: skip
@@ -71,6 +73,15 @@ def test_events_are_told_in_the_order_of_time_however_they_were_found() -> None:
         told = [event.kind for event in history.events]
         assert told == ["half", "mark", "check request", "op", "mark", "final"]
         assert history.verdict == "commit"
+
+
+def test_a_mark_of_a_half_that_kafka_lost_says_nothing_of_the_one_at_its_offset() -> None:
+    blob = mark_record((Action.COMMIT, 7, 0))
+    found = record(NAMES.settled, [], value=blob, key=mark_key(1, 0))
+    another = record(NAMES.half, [("PGROUP", b"g"), ("UNIQ_KEY", b"v")])
+
+    assert mark_event(found, AT, another) is None
+    assert mark_event(found, AT, half(at=AT)) == mark_event(found, AT)
 
 
 def test_a_mark_of_another_half_says_nothing() -> None:

@@ -37,6 +37,7 @@ from checkback.state import (
     unpack_settled,
 )
 from checkback.state.formats.outcome import REST_UNKNOWN
+from checkback.state.formats.settled_marks import NO_IDENTITY
 from checkback.state.page.page import _HEADER, SettledOffsets
 from checkback.state.transitions import Phase
 
@@ -83,6 +84,10 @@ OUTCOME_V1 = bytes.fromhex(
 SETTLED_V1 = bytes.fromhex(
     "01000000000000000500000000000000a0eee6cf8b0100000700000000000000500000000000000002000000"
     "0200000000000000000001000203"
+)
+SETTLED_V2 = bytes.fromhex(
+    "02000000000000000500000000000000a0eee6cf8b0100000700000000000000500000000000000002000000"
+    "02000000000000000000000000000000000001000203"
 )
 
 
@@ -154,7 +159,7 @@ def test_todays_code_writes_these_versions() -> None:
     story = story_of_version_1()
     assert story.page.pack() == PAGE_V2 == Page.unpack(PAGE_V1).pack()
     assert story.outcome.pack() == OUTCOME_V1
-    assert pack_settled(story.outcome, 7) == SETTLED_V1
+    assert pack_settled(story.outcome, 7) == SETTLED_V2
 
 
 def test_an_outcome_that_version_1_wrote_is_read() -> None:
@@ -213,8 +218,10 @@ def test_a_half_that_is_stored_after_the_batchs_time_has_no_age() -> None:
     assert story.outcome.finished.tolist() == [1] + [0] * 11
 
 
-def test_settled_marks_that_version_1_wrote_are_read() -> None:
-    marks = unpack_settled(SETTLED_V1)
+@pytest.mark.parametrize("blob", [SETTLED_V1, SETTLED_V2])
+def test_settled_marks_that_an_earlier_version_wrote_are_read(blob: bytes) -> None:
+    marks = unpack_settled(blob)
+    assert marks.identity_rest.tolist() == [NO_IDENTITY] * 2
     assert (marks.batch_id, marks.partition, marks.page) == (7, 0, 5)
     assert marks.now_ms == SENT + 100_000
     assert marks.offset.tolist() == [82, 80]
@@ -224,15 +231,16 @@ def test_settled_marks_that_version_1_wrote_are_read() -> None:
 
 def test_marks_name_discards_and_refused_halves() -> None:
     story = Story(replace(RULES, check_max=1))
-    story.batch(SENT, half(0), half(1))
+    story.batch(SENT, half(0, transaction=2), half(1, transaction=4))
     story.batch(DUE)
     story.rules = replace(RULES, check_max=1, reject_transactions=True)
-    story.batch(DUE + 60_001, half(2))
+    story.batch(DUE + 60_001, half(2, transaction=6))
     marks = unpack_settled(pack_settled(story.outcome, 1))
     limit = Mark.DISCARD_CHECK_LIMIT
     assert marks.mark.tolist() == [Mark.REFUSED_HALF, limit, limit]
     assert marks.check_times.tolist() == [0, 1, 1]
     assert marks.offset.tolist() == [2, 0, 1]
+    assert marks.identity_rest.tolist() == [3, 1, 2]
 
 
 def test_marks_of_an_outcome_that_settled_nothing_are_none() -> None:

@@ -1,0 +1,206 @@
+"""Finds out whether Kafka still has the records that a job has read.
+
+Kafka can lose the end of a partition: a replica that lacked it became the leader (an unclean
+election), or a disk lost it. Then offsets that the state knows are given to other halves, whose
+ops would meet the verdicts of the lost ones. A partition that ends before what was read shows it.
+One that has grown past that has a later leader epoch, which Kafka raises with each election: its
+leader tells where the epoch ended in which the records were read (KIP-320).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, LogEnd, Place, by_place, listed_ends
+from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, require_passing
+
+TIMEOUT_S: Final = 10.0
+READ_S: Final = 30.0
+SURE_S: Final = 12.0
+"""For how long a partition has to end too early: a leader that was just deposed and does not know
+it yet tells an old end, until the controller misses it (9 s by Kafka's default)."""
+PAUSE_S: Final = 2.0
+ALL_EPOCHS: Final = 2**31
+NO_RESET: Final = {"auto.offset.reset": "error", "isolation.level": "read_uncommitted"}
+TOLD: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+TRUNCATED: Final = re.compile(r"truncation detected at .* end offset is (-?\d+)")
+"""Of librdkafka's error; without it, the offset is one that retention has passed."""
+REMEDY: Final = "Run `checkback checkpoint rebuild`; see `checkback docs bad-days`."
+
+LogEnds = Mapping[Place, LogEnd]
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """A partition that lost records which were read.
+
+    Args:
+        place: topic and partition.
+        read_to: the offset up to which it was read.
+        lost_from: the offset from which on records of that time are gone.
+    """
+
+    place: Place
+    read_to: int
+    lost_from: int
+
+    def says(self) -> str:
+        """Return the loss as a sentence."""
+        return (
+            f"{self.place[0]}-{self.place[1]} was read up to offset {self.read_to}, and lost what "
+            f"stood from offset {self.lost_from} on."
+        )
+
+
+def read_to(checkpoint: ReadableCheckpoint) -> dict[Place, int]:
+    """Return the offset up to which a checkpoint has read each partition; {} where it can't tell.
+
+    What is wrong with its plans, others say.
+    """
+    last = checkpoint.last_batch("commits")
+    with suppress(CheckpointError):
+        return {} if last is None else by_place(checkpoint.planned(last).ends)
+    return {}
+
+
+def leader_epochs(ends: LogEnds) -> dict[Place, int]:
+    """Return the leader epochs that are known."""
+    known = ((place, end.leader_epoch) for place, end in ends.items())
+    return {place: epoch for place, epoch in known if epoch != NO_EPOCH}
+
+
+def log_ends(admin: AdminClient, places: Collection[Place]) -> LogEnds:
+    """Return the end of each partition; nothing if brokers are silent.
+
+    Records of open transactions count: they are stored, though read_committed readers do not see
+    them.
+    """
+    latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
+    try:
+        return listed_ends(admin, places, latest, every, TIMEOUT_S, retry_s=TIMEOUT_S)
+    except BrokerError:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRecords:
+    """Compares what was read with what the brokers have.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        pause: waits that many seconds.
+    """
+
+    connection: Mapping[str, Any]
+    pause: Callable[[float], object] = time.sleep
+
+    def require(
+        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+    ) -> LogEnds:
+        """Refuse partitions that lost records which were read.
+
+        Args:
+            read: the offset up to which each partition was read.
+            epochs: the leader epoch of each when it was read, as far as it is known.
+            ends: of the partitions now; one that is missing passes.
+
+        Returns:
+            The ends, looked at again where one seemed to come too early.
+
+        Raises:
+            CheckpointError: says what is lost.
+            BrokerError: the brokers do not answer.
+        """
+        ends = self._sure(read, ends)
+        lost = self._lost(read, epochs, ends)
+        if lost:
+            raise CheckpointError(
+                f"Kafka lost records that the job had read: {' '.join(one.says() for one in lost)}",
+                remedy=REMEDY,
+                lost=[f"{one.place[0]}-{one.place[1]}" for one in lost],
+            )
+        return ends
+
+    def lost(
+        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+    ) -> list[LostRecords]:
+        """Return the partitions that `require` refuses."""
+        return self._lost(read, epochs, self._sure(read, ends))
+
+    def _lost(
+        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+    ) -> list[LostRecords]:
+        known = {place: at for place, at in sorted(read.items()) if place in ends}
+        early = {place: ends[place].offset for place in _too_early(known, ends)}
+        changed = {
+            place: (at, epochs[place])
+            for place, at in known.items()
+            if place not in early and ends[place].leader_epoch > epochs.get(place, ALL_EPOCHS)
+        }
+        found = early | (self._truncated(changed) if changed else {})
+        return [LostRecords(place, known[place], found[place]) for place in sorted(found)]
+
+    def _sure(self, read: Mapping[Place, int], ends: LogEnds) -> LogEnds:
+        """Return the ends; those that come too early are asked for again for a while."""
+        until_s = time.monotonic() + SURE_S
+        early = _too_early(read, ends)
+        while early and time.monotonic() < until_s:
+            self.pause(PAUSE_S)
+            # A new client: it asks who leads.
+            found = log_ends(AdminClient({**self.connection}), early)
+            ends = {place: end for place, end in ends.items() if place not in early} | {**found}
+            early = _too_early(read, ends)
+        return ends
+
+    def _truncated(self, changed: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+        """Return the offset from which on records were lost, of the partitions that lost some.
+
+        Args:
+            changed: by partition, up to where it was read, and the leader epoch of that time.
+        """
+        consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection, **NO_RESET})
+        found: dict[Place, int] = {}
+        left = {*changed}
+        until_s = time.monotonic() + READ_S
+        with closing(consumer):
+            consumer.assign(
+                [
+                    TopicPartition(*place, at, leader_epoch=epoch)
+                    for place, (at, epoch) in changed.items()
+                ]
+            )
+            while left:
+                # Before it reads on, librdkafka asks the leader where the epoch ended (KIP-320).
+                told = consumer.poll(max(0.0, until_s - time.monotonic()))
+                if told is None:
+                    raise _untold(left)
+                place, error = (str(told.topic()), int(told.partition() or 0)), told.error()
+                if error is not None and error.code() not in TOLD:
+                    require_passing(error, *place)
+                    continue
+                left.discard(place)
+                gone = None if error is None else TRUNCATED.search(error.str())
+                found |= {} if gone is None else {place: int(gone[1])}
+        return found
+
+
+def _untold(places: Collection[Place]) -> BrokerError:
+    names = ", ".join(f"{topic}-{number}" for topic, number in sorted(places))
+    return BrokerError(
+        f"The brokers do not tell whether {names} lost records.",
+        remedy="Check that all brokers are up, and this user's rights on the topics.",
+    )
+
+
+def _too_early(read: Mapping[Place, int], ends: LogEnds) -> list[Place]:
+    return [place for place, at in read.items() if place in ends and ends[place].offset < at]
