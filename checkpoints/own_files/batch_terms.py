@@ -28,6 +28,7 @@ NOTES_KEPT: Final = 10
 a damaged commit is cut off; the others are for people who inspect a checkpoint."""
 OFF: Final = ""
 """The version of the rules of access where access control is off."""
+ALL_READ: Final = 2**63 - 1
 _HASH_BYTES: Final = 12
 
 
@@ -36,6 +37,18 @@ class OpRange(NamedTuple):
 
     first: int
     end: int
+
+
+class LeaderEpoch(NamedTuple):
+    """What was seen of a partition's leader.
+
+    Args:
+        number: Kafka's leader epoch.
+        read_to: up to which offset was read while it was; ALL_READ for all that the batch reads.
+    """
+
+    number: int
+    read_to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +87,8 @@ class BatchTerms:
             concludes nothing from silence there.
         op_ranges: by half partition, which halves an op may name; any where one is missing.
         clock_ahead_ms: how far this machine's clock is ahead of the brokers', 0 if it is behind.
-        leader_epochs: by topic and partition, that of the leader when the batch was planned. It
-            decides nothing; it tells whether Kafka still has what was read.
+        leader_epochs: by topic and partition, the leader when the batch was planned, or when the
+            brokers last told it. It decides nothing: it shows whether Kafka has what was read.
     """
 
     rules: Rules
@@ -83,7 +96,7 @@ class BatchTerms:
     hidden: frozenset[int] = frozenset()
     op_ranges: Mapping[int, OpRange] = field(default_factory=dict)
     clock_ahead_ms: int = 0
-    leader_epochs: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    leader_epochs: Mapping[tuple[str, int], LeaderEpoch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,7 @@ class TermsNote:
             "hidden": sorted(terms.hidden),
             "op_ranges": terms.op_ranges,
             "clock_ahead_ms": terms.clock_ahead_ms,
-            "leader_epochs": [[*place, epoch] for place, epoch in terms.leader_epochs.items()],
+            "leader_epochs": [[*place, *epoch] for place, epoch in terms.leader_epochs.items()],
         }
         return json.dumps(document)
 
@@ -131,7 +144,7 @@ class TermsNote:
             frozenset(int(number) for number in document["hidden"]),
             op_ranges_of(document["op_ranges"]),
             int(document["clock_ahead_ms"]),
-            {(str(at), int(number)): int(epoch) for at, number, epoch in epochs},
+            {(str(at), int(number)): LeaderEpoch(*map(int, rest)) for at, number, *rest in epochs},
         )
         return cls(int(document["planned_ms"]), terms)
 

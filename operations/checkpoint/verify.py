@@ -46,8 +46,7 @@ from checkback.operations.checkpoint.verification import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, NotFoundError
-from checkback.sinks.kafka.read.list_offsets import Place
-from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
+from checkback.streaming.start.kept_records import KeptRecords, LeaderEpochs, log_ends, read_to
 
 REBUILD: Final = "Run `checkback checkpoint rebuild`; see `checkback docs checkpoints`."
 RESTORE: Final = (
@@ -86,15 +85,16 @@ def verify_files(
         return found
     sink = marker_settings(settings, found.query_id, found.identity)
     markers = read_markers(sink, found.state_partitions or 0)
-    found = compare_markers(found, markers, sink.marker_group)
-    compared = replace(found, problems=(*found.problems, *_lost_records(sink.connection, files)))
+    compared = compare_markers(found, markers, sink.marker_group)
+    problems = *compared.problems, *_lost_records(sink.connection, files)
+    compared = replace(compared, problems=problems)
     return replace(compared, ledger_batch=ledger_batch(settings, found.query_id))
 
 
 def _lost_records(connection: Mapping[str, Any], files: ReadableCheckpoint) -> list[Problem]:
     """Return a problem for each partition that lost records which the checkpoint has read."""
     read = read_to(files)
-    epochs: Mapping[Place, int] = {}
+    epochs: LeaderEpochs = {}
     with suppress(CheckpointError):  # a note that can't be read is a problem already
         epochs = next((one.terms.leader_epochs for one in reversed(all_notes(files))), {})
     ends = log_ends(AdminClient({**connection}), read) if read else {}

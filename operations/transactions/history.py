@@ -204,7 +204,8 @@ def _may_be_of(half: FoundRecord | None, marks: SettledMarks) -> NDArray[np.bool
     if half is None:
         return np.ones_like(none)
     names_of = (half.text(name).encode() for name in (names.PGROUP, names.UNIQ_KEY))
-    return none | (marks.identity_rest == identity_words(*names_of)[1])
+    found: NDArray[np.bool_] = none | (marks.identity_rest == identity_words(*names_of)[1])
+    return found
 
 
 def final_event(record: FoundRecord) -> HistoryEvent:

@@ -24,8 +24,10 @@ from pyspark import SparkContext, TaskContext
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.batch_terms import (
+    ALL_READ,
     AccessVersion,
     BatchTerms,
+    LeaderEpoch,
     OpRange,
     newest_terms,
     note_terms,
@@ -36,10 +38,10 @@ from checkback.checkpoints.own_files.earlier_terms import earlier_terms
 from checkback.checkpoints.spark_files.logs import Offsets, PlannedBatch
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
-from checkback.sinks.kafka.read.list_offsets import Place, by_place
+from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, Place, by_place
 from checkback.state import NOTHING_READ, Rules
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
-from checkback.streaming.start.kept_records import LogEnds, leader_epochs
+from checkback.streaming.start.kept_records import LogEnds
 
 PART: Final = "|"
 """Between the three parts of the local property that Spark hands to every task of a batch:
@@ -144,6 +146,16 @@ def hidden_partitions(ends: Offsets, stored: Mapping[Place, int]) -> frozenset[i
     return frozenset(place[1] for place, end in read.items() if end < stored.get(place, end + 1))
 
 
+def epochs_after(
+    plans: BatchPlans, epochs: Mapping[Place, LeaderEpoch], ends: LogEnds
+) -> dict[Place, LeaderEpoch]:
+    """Return the leader epochs that are known now; where brokers are silent, the last ones."""
+    read = {} if plans.before is None else by_place(plans.before.ends)
+    last = {at: LeaderEpoch(of, min(to, read.get(at, 0))) for at, (of, to) in epochs.items()}
+    told = ((place, end.leader_epoch) for place, end in ends.items())
+    return last | {at: LeaderEpoch(of, ALL_READ) for at, of in told if of != NO_EPOCH}
+
+
 @dataclass(slots=True)
 class TermsOfRun:
     """Decides the terms of each batch; one object for each run of a query.
@@ -168,7 +180,7 @@ class TermsOfRun:
     rules: Rules
     access: AccessVersion
     log_ends: Callable[[Collection[Place]], LogEnds]
-    require_kept: Callable[[Mapping[Place, int], Mapping[Place, int], LogEnds], LogEnds]
+    require_kept: Callable[[Mapping[Place, int], Mapping[Place, LeaderEpoch], LogEnds], LogEnds]
     first_pages: Callable[[], Mapping[int, int] | None]
     clock_ahead_ms: Callable[[], int]
     is_begun: Callable[[int], bool]
@@ -219,14 +231,14 @@ class TermsOfRun:
             terms = self._fresh(plans, None, stored) if found is None else found
         else:
             terms = self._fresh(plans, last, stored_before)
-        terms = replace(terms, leader_epochs={**epochs, **leader_epochs(ends)})
+        terms = replace(terms, leader_epochs=epochs_after(plans, epochs, ends))
         if terms != last:
             planned_ms, is_first = plans.batch.timestamp_ms, last is None
             terms = note_terms(self.store, batch_id, planned_ms, terms, is_first=is_first)
         self._terms = terms
         return terms
 
-    def _kept(self, plans: BatchPlans, epochs: Mapping[Place, int]) -> LogEnds:
+    def _kept(self, plans: BatchPlans, epochs: Mapping[Place, LeaderEpoch]) -> LogEnds:
         """Return where the partitions end; refuse the batch where Kafka lost what was read."""
         planned = by_place(plans.batch.ends)
         ends = self.require_kept(planned, {}, self.log_ends(planned))

@@ -20,8 +20,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.own_files.batch_terms import LeaderEpoch
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, LogEnd, Place, by_place, listed_ends
+from checkback.sinks.kafka.read.list_offsets import LogEnd, Place, by_place, listed_ends
 from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, require_passing
 
 TIMEOUT_S: Final = 10.0
@@ -30,7 +31,6 @@ SURE_S: Final = 12.0
 """For how long a partition has to end too early: a leader that was just deposed and does not know
 it yet tells an old end, until the controller misses it (9 s by Kafka's default)."""
 PAUSE_S: Final = 2.0
-ALL_EPOCHS: Final = 2**31
 NO_RESET: Final = {"auto.offset.reset": "error", "isolation.level": "read_uncommitted"}
 TOLD: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 TRUNCATED: Final = re.compile(r"truncation detected at .* end offset is (-?\d+)")
@@ -38,6 +38,7 @@ TRUNCATED: Final = re.compile(r"truncation detected at .* end offset is (-?\d+)"
 REMEDY: Final = "Run `checkback checkpoint rebuild`; see `checkback docs bad-days`."
 
 LogEnds = Mapping[Place, LogEnd]
+LeaderEpochs = Mapping[Place, LeaderEpoch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,6 @@ def read_to(checkpoint: ReadableCheckpoint) -> dict[Place, int]:
     return {}
 
 
-def leader_epochs(ends: LogEnds) -> dict[Place, int]:
-    """Return the leader epochs that are known."""
-    known = ((place, end.leader_epoch) for place, end in ends.items())
-    return {place: epoch for place, epoch in known if epoch != NO_EPOCH}
-
-
 def log_ends(admin: AdminClient, places: Collection[Place]) -> LogEnds:
     """Return the end of each partition; nothing if brokers are silent.
 
@@ -104,9 +99,7 @@ class KeptRecords:
     connection: Mapping[str, Any]
     pause: Callable[[float], object] = time.sleep
 
-    def require(
-        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
-    ) -> LogEnds:
+    def require(self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds) -> LogEnds:
         """Refuse partitions that lost records which were read.
 
         Args:
@@ -132,20 +125,22 @@ class KeptRecords:
         return ends
 
     def lost(
-        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+        self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
     ) -> list[LostRecords]:
         """Return the partitions that `require` refuses."""
         return self._lost(read, epochs, self._sure(read, ends))
 
     def _lost(
-        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+        self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
     ) -> list[LostRecords]:
         known = {place: at for place, at in sorted(read.items()) if place in ends}
         early = {place: ends[place].offset for place in _too_early(known, ends)}
         changed = {
-            place: (at, epochs[place])
+            place: (min(at, epochs[place].read_to), epochs[place].number)
             for place, at in known.items()
-            if place not in early and ends[place].leader_epoch > epochs.get(place, ALL_EPOCHS)
+            if place not in early
+            and place in epochs
+            and ends[place].leader_epoch > epochs[place].number
         }
         found = early | (self._truncated(changed) if changed else {})
         return [LostRecords(place, known[place], found[place]) for place in sorted(found)]

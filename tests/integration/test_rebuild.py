@@ -220,7 +220,8 @@ def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
         wait_until(lambda: "1" in check_times(topics, "g", "unread"), SLOW_S, "a check")
         assert pipeline.terminate() == 0
     topics.send_op(waiting[1], "unread", COMMIT)
-    AdminClient(dict(topics.connection)).delete_topics([names.op])[names.op].result(30)
+    admin = AdminClient(dict(topics.connection))
+    admin.delete_topics([names.op])[names.op].result(30)
     topics.create(settings, [real], ["g"])
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:

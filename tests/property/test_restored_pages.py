@@ -32,14 +32,18 @@ RULES = rules(
     half_retention_ms=40_000,
     verdict_retention_ms=9_000,
 )
+HALVES = (EventKind.HALF, EventKind.REFUSED_HALF)
+NAMED = 2
+"""The first transaction of which a mark says more than that there was one."""
 STEPS_MS = (1, 400, 1_001, 2_001, 5_000, 10_001)
 
 
 class World:
     """A job and its topics. A check request may find no topic; then the job gets one feedback."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, transaction: int = 1) -> None:
         self.chance = chance
+        self.transaction = transaction
         self.now_ms = 1_000_000
         self.page = Page.empty(0, 0, SIZE)
         self.written: list[Record] = []
@@ -61,12 +65,18 @@ class World:
     def _halves(self) -> list[Record]:
         wanted = min(self.chance.choice((0, 0, 1, 3)), SIZE - self.halves)
         first, self.halves = self.halves, self.halves + wanted
-        every = (EventKind.HALF, EventKind.REFUSED_HALF)
-        kinds = self.chance.choices(every, (9, 1), k=wanted)
-        return [
-            Record(kind, first + at, first + at, self.now_ms, detail=self._half_detail(kind))
-            for at, kind in enumerate(kinds)
-        ]
+        kinds = self.chance.choices(HALVES, (9, 1), k=wanted)
+        return [self._half(first + at, kind) for at, kind in enumerate(kinds)]
+
+    def told(self) -> list[Record]:
+        """Return what a rebuild reads."""
+        every = [*self.written, *self.undelivered]
+        is_refused = [one.kind == EventKind.OP and one.source in self.refused for one in every]
+        return [one for one, refused in zip(every, is_refused, strict=True) if not refused]
+
+    def _half(self, at: int, kind: EventKind) -> Record:
+        detail = self._half_detail(kind)
+        return Record(kind, at, at, self.now_ms, transaction=self.transaction, detail=detail)
 
     def _half_detail(self, kind: EventKind) -> int:
         return 1 if kind == EventKind.REFUSED_HALF else self.chance.choice((-1, -1, 7_000))
@@ -84,7 +94,7 @@ class World:
     def _op(self, offset: int) -> Record:
         self.ops += 1
         state = self.chance.choice((COMMIT, COMMIT, ROLLBACK, UNKNOWN))
-        transaction = self.chance.choice((1, 1, 1, 2))
+        transaction = self.transaction + self.chance.choice((0, 0, 0, 1))
         return Record(EventKind.OP, offset, self.ops, self.now_ms, 1, transaction, state)
 
     def _note(self, outcome: Outcome) -> None:
@@ -104,12 +114,7 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
     world = World(random.Random(seed))
     for _ in range(1 + seed % 25):
         world.batch()
-    told = [
-        one
-        for one in [*world.written, *world.undelivered]
-        if not (one.kind == EventKind.OP and one.source in world.refused)
-    ]
-
+    told = world.told()
     if seed % 3 == 0:
         told = [disbelieved(one) if is_marked(one, world.marks) else one for one in told]
     restored = restore_page(
@@ -133,6 +138,28 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
     left = restored.events.source_offset.tolist()
     assert sorted(left) == sorted(waiting.source_offset.tolist())
     assert restored.counts.lost == restored.counts.foreign == restored.counts.unknown == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_the_marks_of_lost_halves_say_reaches_no_other_half(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(chance, transaction=NAMED)
+    for _ in range(1 + seed % 25):
+        world.batch()
+    end = chance.randint(0, world.halves)
+    kept = [one for one in world.told() if one.kind not in HALVES or one.offset < end]
+    new = [Record(EventKind.HALF, at, at, world.now_ms, 1, 99, -1) for at in range(end, SIZE)][:3]
+    events = events_of([*kept, *new])
+    known = Known(0, end + len(new), 0, is_marked_topic=True)
+
+    restored = restore_page(Page.empty(0, 0, SIZE), events, world.marks, known, world.now_ms, RULES)
+
+    page, verdict = restored.page, world.page.settled.verdict
+    assert page.settled.verdict.tolist() == [*verdict[:end].tolist(), *[0] * (SIZE - end)]
+    before = [at for at in world.page.halves.index.tolist() if at < end]
+    assert page.halves.index.tolist() == [*before, *(one.offset for one in new)]
+    assert not page.halves.check_times[len(before) :].any()
+    assert restored.counts.foreign == 0
 
 
 def is_marked(record: Record, marks: list[SettledMarks]) -> bool:

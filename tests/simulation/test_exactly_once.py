@@ -30,6 +30,8 @@ MUTATION_SEEDS = 40
 MUTATION_CRASHES = 40
 EXPIRING_SEEDS = 20
 EXPIRING_CRASHES = 10
+LOSING_SEEDS = 30
+LOSING_CRASHES = 20
 RARE_SEEDS = 160
 """For what only one seed in forty shows."""
 EFFECTS = {*FAULTS, "store state", "write offsets", "write commits", "consumer.consume"}
@@ -82,7 +84,8 @@ def test_the_runs_meet_whatever_can_happen() -> None:
     faults = {f"{call} {one.name.lower()}" for call, possible in FAULTS.items() for one in possible}
     assert set(met) >= faults | {"zombies", "slow markers", "two drivers", "leader changed"}
     assert set(met) >= {"markers deleted", "markers expired", "markers moved", "coordinator moves"}
-    assert set(met) >= {"driver's clock set", "commit after discard"}
+    assert set(met) >= {"driver's clock set", "brokers' clock set", "commit after discard"}
+    assert set(met) >= {"rules changed", "commit lost", "decided by other terms"}
     known = {"SimulatedCrash", "NoneType", "CheckpointError", "FencedError", "BrokerError"}
     assert set(ends) >= known
 
@@ -94,6 +97,16 @@ def test_halves_grow_too_old() -> None:
 
     assert met["days passed"] > EXPIRING_SEEDS
     assert met["expired"] > EXPIRING_SEEDS
+
+
+def test_a_job_ends_whose_topics_lost_what_was_read() -> None:
+    met = Counter[str]()
+    for seed in range(LOSING_SEEDS):
+        run = Run(seed, LOSING_CRASHES, *KINDS["losing"]).go()
+        assert run.is_refused == bool(run.fates.met["records lost"])
+        met += run.fates.met
+
+    assert met["records lost"] > met["topic grew past the old end"] > LOSING_SEEDS / 4
 
 
 def test_one_seed_makes_one_run() -> None:

@@ -14,10 +14,12 @@ from tests.unit.notes import Notes
 from tests.unit.state.building import RULES
 
 from checkback.checkpoints.own_files.batch_terms import (
+    ALL_READ,
     FOLDER,
     NOTES_KEPT,
     AccessVersion,
     BatchTerms,
+    LeaderEpoch,
     OpRange,
     newest_terms,
     note_terms,
@@ -36,7 +38,7 @@ from checkback.streaming.batch.terms import (
 )
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 from checkback.streaming.start import kept_records
-from checkback.streaming.start.kept_records import LogEnds, log_ends
+from checkback.streaming.start.kept_records import LeaderEpochs, LogEnds, log_ends
 
 PAGE_SIZE = 8
 AHEAD = PAGES_AHEAD * PAGE_SIZE
@@ -78,7 +80,7 @@ class Driver:
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        self.compared: list[tuple[dict[Place, int], dict[Place, int]]] = []
+        self.compared: list[tuple[dict[Place, int], dict[Place, LeaderEpoch]]] = []
         self.run = TermsOfRun(
             self.store,
             self.topics,  # type: ignore[arg-type]
@@ -105,7 +107,7 @@ class Driver:
         return {place: LogEnd(self.topics.ends[place], self.epoch) for place in places}
 
     def _require_kept(
-        self, read: Mapping[Place, int], epochs: Mapping[Place, int], ends: LogEnds
+        self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
     ) -> LogEnds:
         self.compared.append((dict(read), dict(epochs)))
         return ends
@@ -425,13 +427,14 @@ def test_what_was_read_is_compared_under_the_epochs_of_that_time_by_the_next_run
     """A topic that lost its end and grew past it is known by its leader's epoch alone."""
     driver = Driver(topics, epoch=3)
     driver.decide(5)
+    read = dict(topics.ends)
     driver.is_silent = True
+    topics.ends[("half", 0)] += 7  # by a leader that nobody has seen yet
     driver.decide(6)
     later = Driver(topics, driver.store, epoch=4)
     later.decide(7)
     later.decide(8)
 
-    read = dict(topics.ends)
-    epochs = dict.fromkeys(read, 3)
     assert driver.compared[1] == (read, {})
-    assert [later.compared[at] for at in (1, 3)] == [(read, epochs), (read, dict.fromkeys(read, 4))]
+    assert later.compared[1] == (topics.ends, {at: LeaderEpoch(3, to) for at, to in read.items()})
+    assert later.compared[3] == (topics.ends, dict.fromkeys(read, LeaderEpoch(4, ALL_READ)))

@@ -26,7 +26,8 @@ def marks(batch_id: int, *told: tuple[Position, Kind, int]) -> TrueMark:
     offset = np.array([one[0][1] for one in told], np.int64)
     kind = np.array([one[1] for one in told], np.uint8)
     times = np.array([one[2] for one in told], np.uint16)
-    return TrueMark(0, SettledMarks(batch_id, 0, 0, 1_000, offset, kind, times))
+    rest = np.zeros(len(offset), np.uint32)
+    return TrueMark(0, SettledMarks(batch_id, 0, 0, 1_000, offset, kind, times, rest))
 
 
 def sound() -> Evidence:

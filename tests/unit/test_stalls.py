@@ -105,7 +105,7 @@ class Electing:
     def result(self, _: float) -> Any:
         if self.codes:
             raise KafkaException(KafkaError(self.codes.pop()))
-        return SimpleNamespace(offset=7)
+        return SimpleNamespace(offset=7, leader_epoch=None)
 
 
 def test_a_partition_that_gets_another_leader_does_not_make_the_brokers_silent(

@@ -76,7 +76,7 @@ class Brokers:
         return dict.fromkeys(places, self)
 
     def result(self, _: float) -> Any:
-        return SimpleNamespace(offset=7)
+        return SimpleNamespace(offset=7, leader_epoch=None)
 
 
 def test_a_query_that_stands_still_does_not_hide_what_the_brokers_have() -> None:

@@ -52,6 +52,8 @@ class Cluster:
     groups: dict[str, GroupOffsets] = field(default_factory=dict)
     coordinator: Coordinator = field(init=False)
     coordinator_moves_until_ms: float = 0.0
+    skew_ms: int = 0
+    """How far the brokers' clock is ahead of the time."""
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.clock, self.awaits.marker_delay_ms)
@@ -80,7 +82,7 @@ class Cluster:
     ) -> int:
         """Append a record of somebody who uses no transaction, with the broker's time."""
         log = self.topics[topic].partitions[partition]
-        return log.append(Record(key, value, headers, int(self.clock.now_ms)))
+        return log.append(Record(key, value, headers, int(self.clock.now_ms) + self.skew_ms))
 
     def group(self, name: str) -> GroupOffsets:
         """Return a group's offsets; the first who names a group makes it."""

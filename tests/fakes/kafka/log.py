@@ -71,6 +71,9 @@ class PartitionLog:
     number: int
     records: list[Record] = field(default_factory=list)
     leaderless_until_ms: float = 0.0
+    epoch: int = 0
+    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """Leader epochs, and the offset at which each began."""
     _open: dict[Transaction, int] = field(default_factory=dict)
 
     @property
@@ -99,6 +102,19 @@ class PartitionLog:
         del self._open[transaction]
         marker = Record(None, None, [], int(now_ms), transaction, is_marker=True)
         self.records.append(marker)
+
+    def elect(self, end: int | None = None) -> None:
+        """Have another leader, which may lack what stands from an offset on."""
+        if end is not None:
+            del self.records[end:]
+            self._epochs = [one for one in self._epochs if one[1] < end or one == (0, 0)]
+        self.epoch += 1
+        self._epochs.append((self.epoch, self.end))
+
+    def end_of(self, epoch: int) -> int:
+        """Return where a leader epoch ended, as brokers answer OffsetsForLeaderEpoch."""
+        later = [first for number, first in self._epochs if number > epoch]
+        return min(later, default=self.end)
 
     def is_visible(self, offset: int) -> bool:
         """Tell whether a read_committed consumer that gets there is given what stands there."""

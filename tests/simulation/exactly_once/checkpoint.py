@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.exactly_once.fates import Fates
-from tests.simulation.exactly_once.worlds import RULES
-
-from checkback.state import ALL_READ, Rules
+from tests.unit.notes import Notes
 
 PageKey = tuple[int, int]
 """(half partition, number of the page)."""
@@ -29,20 +27,18 @@ class Plan:
         now_ms: the batch's timestamp.
         starts: (topic, partition) to the first offset that is read.
         ends: the same to the first offset that is not.
-        rules: in force.
-        read_until_ms: all that the broker stored until then is read with it.
-        known: what is derived from it; a plan and a page decide the same every time.
+        ahead_ms: how far the clock of this time is ahead of the brokers'.
+        known: what is derived from it; a plan, its terms and a page decide the same every time.
     """
 
     now_ms: int
     starts: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
-    rules: Rules = RULES
-    read_until_ms: int = ALL_READ
+    ahead_ms: int = 0
     known: dict[Any, Any] = field(default_factory=dict)
 
 
-class Checkpoint:
+class Checkpoint(Notes):
     """The checkpoint folder; the job's own code sees it as its CheckpointFolder.
 
     Args:
@@ -54,6 +50,7 @@ class Checkpoint:
     path = "simulated"
 
     def __init__(self, fates: Fates, *, overwrites: bool) -> None:
+        super().__init__()
         self.fates = fates
         self.overwrites = overwrites
         self.planned: Callable[[int, Plan], None] = lambda _batch, _plan: None
@@ -100,6 +97,25 @@ class Checkpoint:
         self.commits.add(batch)
         self.fates.after("write commits")
 
+    def lose_commit(self) -> bool:
+        """Lose the newest commit, as a power loss tears it; tell whether there was one to lose."""
+        last = max(self.commits, default=-1)
+        if last < 0 or last != max(self.plans):
+            return False
+        self.commits.remove(last)
+        return True
+
+    def create_own(self, name: str, text: str) -> bool:
+        self.fates.before("write terms")
+        is_new = super().create_own(name, text)
+        self.fates.after("write terms")
+        return is_new
+
+    def replace_own(self, name: str, text: str) -> None:
+        self.fates.before("write terms")
+        super().replace_own(name, text)
+        self.fates.after("write terms")
+
     def load(self, state_partition: int, batch: int) -> Pages:
         """Return the state that a batch begins with: version N, what batch N-1 left."""
         self.fates.before("load state")
@@ -107,10 +123,13 @@ class Checkpoint:
             return {}
         return self.states[state_partition, batch]
 
-    def store(self, state_partition: int, batch: int, pages: Pages) -> None:
+    def store(
+        self, state_partition: int, batch: int, pages: Pages, is_current: Callable[[], bool]
+    ) -> None:
         """Write the state that a batch leaves, over whatever an earlier try wrote."""
         self.fates.before("store state")
-        self.states[state_partition, batch + 1] = pages
+        if is_current():  # else run.py names it among what is not in the simulation
+            self.states[state_partition, batch + 1] = pages
         self.fates.after("store state")
 
     def _require_none(self, batch: int) -> None:

@@ -31,6 +31,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "consumer.committed": (REFUSED,),
     "list_topics": (REFUSED,),
     "describe_configs": (REFUSED,),
+    "list_offsets": (REFUSED,),
 }
 """What may go wrong with a call, beside that its caller dies."""
 

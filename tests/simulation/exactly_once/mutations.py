@@ -15,7 +15,8 @@ from unittest.mock import patch
 from tests.simulation.exactly_once.checkpoint import Checkpoint, Pages, Plan
 from tests.simulation.exactly_once.fates import Chances
 from tests.simulation.exactly_once.spark import Driver
-from tests.simulation.exactly_once.worlds import ONE_DRIVER, TOUCHED, TWO_DRIVERS, World
+from tests.simulation.exactly_once.terms import Brokers
+from tests.simulation.exactly_once.worlds import LOSING, ONE_DRIVER, TOUCHED, TWO_DRIVERS, World
 
 from checkback.sinks.kafka.transaction import epoch as epoch_module
 from checkback.sinks.kafka.transaction import producer as transaction_module
@@ -26,6 +27,9 @@ from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.partition import writer as writer_module
 from checkback.sinks.partition.writer import BatchWriter, rows_written
 from checkback.sinks.report import report_of
+from checkback.streaming.batch import terms as terms_module
+from checkback.streaming.batch.terms import TermsOfRun
+from checkback.streaming.start import kept_records as kept_module
 from checkback.streaming.start import preflight as preflight_module
 
 DAY_S = 86_400.0
@@ -248,5 +252,17 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "state version of the wrong batch": Mutation(_newest_state),
     "a replay decides by its own clock": Mutation(_replay_by_its_own_clock),
+    "a replay decides by its own terms": Mutation(
+        lambda: patch.object(TermsOfRun, "_begun_with", lambda *_: None)
+    ),
+    "nothing is hidden": Mutation(
+        lambda: patch.object(terms_module, "hidden_partitions", lambda *_: frozenset())
+    ),
+    "leader epochs not compared": Mutation(
+        lambda: patch.object(Brokers, "_truncated", lambda *_: {}), LOSING
+    ),
+    "ends not compared": Mutation(
+        lambda: patch.object(kept_module, "_too_early", lambda *_: []), LOSING
+    ),
 }
 """By what is left out or done wrong."""

@@ -18,6 +18,7 @@ from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind, Events, Outcome, Page, decide
 from checkback.state.formats.identity import identity_words
+from checkback.streaming.batch.terms import TaskTerms
 
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]
@@ -46,24 +47,34 @@ def inputs_of(plan: Plan, cluster: Cluster, names: TopicNames) -> Inputs:
 
 
 def decided(
-    plan: Plan, pages: Pages, inputs: Inputs, chosen: int | None, state_partitions: int
+    plan: Plan,
+    terms: TaskTerms,
+    pages: Pages,
+    inputs: Inputs,
+    chosen: int | None,
+    state_partitions: int,
 ) -> tuple[list[Outcome], Pages]:
     """Return what a state partition decides, and the state that it leaves.
 
     Args:
         plan: of the batch.
+        terms: that decide it.
         pages: the state that it begins with.
         inputs: of the batch.
         chosen: the state partition; None: all of them.
         state_partitions: how many there are.
     """
-    due = (key for key, (_, wake_at_ms) in pages.items() if wake_at_ms < plan.now_ms)
+    due = (
+        key
+        for key, (_, wake_at_ms) in pages.items()
+        if wake_at_ms < plan.now_ms - terms.clock_ahead_ms
+    )
     keys = sorted({*inputs, *due})
     outcomes, after = [], dict(pages)
     for key in keys:
         if chosen is not None and state_partition_of(key, state_partitions) != chosen:
             continue
-        outcome, left = _decide_one(plan, key, pages.get(key), inputs)
+        outcome, left = _decide_one(plan, terms, key, pages.get(key), inputs)
         outcomes.append(outcome)
         if left is None:
             after.pop(key, None)
@@ -73,22 +84,22 @@ def decided(
 
 
 def _decide_one(
-    plan: Plan, key: PageKey, row: tuple[bytes, int] | None, inputs: Inputs
+    plan: Plan, terms: TaskTerms, key: PageKey, row: tuple[bytes, int] | None, inputs: Inputs
 ) -> tuple[Outcome, tuple[bytes, int] | None]:
     blob = None if row is None else row[0]
-    known: tuple[Outcome, tuple[bytes, int] | None] | None = plan.known.get((key, blob))
+    known: tuple[Outcome, tuple[bytes, int] | None] | None = plan.known.get((terms, key, blob))
     if known is None:
         page = Page.empty(*key, PAGE_SIZE) if blob is None else Page.unpack(blob)
         made = decide(
             page,
             inputs.get(key) or Events.empty(),
-            plan.now_ms,
-            plan.rules,
-            read_until_ms=plan.read_until_ms,
+            plan.now_ms - terms.clock_ahead_ms,
+            terms.rules,
+            read_until_ms=terms.read_until_of(key[0]),
         )
         wake_at_ms = made.wake_at_ms
         left = None if wake_at_ms is None else (made.page.pack(), wake_at_ms)
-        known = plan.known[key, blob] = made.outcome, left
+        known = plan.known[terms, key, blob] = made.outcome, left
     return known
 
 
@@ -151,10 +162,15 @@ class Reference:
     state_partitions: int
     pages: Pages = field(default_factory=dict)
     batches: list[dict[int, list[Outcome]]] = field(default_factory=list)
+    terms: list[TaskTerms] = field(default_factory=list)
+    _before: Pages = field(default_factory=dict)
 
-    def extend(self, plan: Plan, inputs: Inputs) -> dict[int, list[Outcome]]:
+    def extend(self, plan: Plan, terms: TaskTerms, inputs: Inputs) -> dict[int, list[Outcome]]:
         """Take the next batch in; return its outcomes by state partition."""
-        outcomes, self.pages = decided(plan, self.pages, inputs, None, self.state_partitions)
+        self.terms.append(terms)
+        self._before = self.pages
+        found = decided(plan, terms, self.pages, inputs, None, self.state_partitions)
+        outcomes, self.pages = found
         batch: dict[int, list[Outcome]] = {one: [] for one in range(self.state_partitions)}
         for outcome in outcomes:
             if np.any(outcome.action):
@@ -162,6 +178,12 @@ class Reference:
                 batch[state_partition_of(key, self.state_partitions)].append(outcome)
         self.batches.append(batch)
         return batch
+
+    def take_back(self) -> None:
+        """Forget the last batch: of it nothing was written, and other terms may decide it."""
+        self.terms.pop()
+        self.batches.pop()
+        self.pages = self._before
 
     @property
     def pending(self) -> int:

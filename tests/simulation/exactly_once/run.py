@@ -1,17 +1,20 @@
 """One simulated life of a checkpoint: drivers come and go, and all of it follows from one seed.
 
 Real: the sink from `Writers` down (without its compiled part), fencing at start, the look at the
-markers before it, the rules of the pages. Simulated: Kafka, time, Spark's logs, state versions,
-tasks and drivers, applications and how their halves and ops are sent. Not in it: Spark's JVM, state
-files and Kafka source, decoding in Java, the ledger, forwarding inside librdkafka, what the brokers
-themselves may lose, torn files in the checkpoint, an operator who sets a marker together with
-metadata that looks like the job's.
+markers before it, the terms of batches with their notes, the rules of the pages. Simulated: Kafka,
+time, Spark's logs, state versions, tasks and drivers, applications and how their halves and ops are
+sent. Not in it: Spark's JVM, state files and Kafka source, decoding in Java, the ledger, forwarding
+inside librdkafka, torn files in the checkpoint but for its newest commit, an operator who sets a
+marker together with metadata that looks like the job's, the state that an older driver's tasks
+write after a younger driver has decided the same batch by other terms.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
+from itertools import chain
 from random import Random
 
 import numpy as np
@@ -19,20 +22,22 @@ from confluent_kafka import TopicPartition
 from tests.fakes.kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, installed
 from tests.fakes.kafka.groups import Committed, Place
 from tests.simulation.exactly_once import pages
-from tests.simulation.exactly_once.actors import Actor, Stage
+from tests.simulation.exactly_once.actors import Actor, Process, Stage
 from tests.simulation.exactly_once.application import HALF_PARTITIONS, NARROW_BYTES, Applications
 from tests.simulation.exactly_once.audit import Audit, expired_in
 from tests.simulation.exactly_once.checkpoint import Checkpoint, ConcurrentLogError, Plan
 from tests.simulation.exactly_once.fates import Chances, Fates
 from tests.simulation.exactly_once.pages import Reference, inputs_of
 from tests.simulation.exactly_once.spark import Driver
+from tests.simulation.exactly_once.terms import Brokers
 from tests.simulation.exactly_once.worlds import DAY_MS, World, kind_of, world_of
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.settings import SinkSettings
-from checkback.state import ALL_READ, Action
+from checkback.state import Action, Outcome
+from checkback.streaming.batch.terms import TaskTerms
 from checkback.streaming.start.preflight import ClusterFacts
 
 CRASHES = 60
@@ -98,6 +103,12 @@ class Run:
         self.is_touched = False
         self.is_refused = False
         self.skew_ms = 0
+        self.rules = self.world.rules
+        self.brokers = Brokers({}, cluster=self.cluster)
+        self.lost_at: int | None = None
+        self.sinks: list[Process] = []
+        self._stored: list[dict[Place, int]] = []
+        self._deciders: list[int] = []
         self._start_at_ms = 0.0
 
     def go(self) -> Run:
@@ -137,18 +148,8 @@ class Run:
         most = None if self.fates.is_calm else self.random.choice((3, EVENTS_PER_BATCH_MAX))
         starts = {} if before is None else before.ends
         ends = self._ends(before, most)
-        read_until_ms = self._read_until_ms(ends) if self.world.days_pass else ALL_READ
         now_ms = int(self.clock.now_ms) + self.skew_ms
-        return Plan(now_ms, starts, ends, self.world.rules, read_until_ms)
-
-    def _read_until_ms(self, ends: dict[tuple[str, int], int]) -> int:
-        """Return up to when all halves and ops are read by a batch that ends there."""
-        unread = [
-            record.timestamp_ms
-            for (topic, partition), end in ends.items()
-            for record in self.cluster.topics[topic].partitions[partition].records[end:]
-        ]
-        return int(min([self.clock.now_ms, *unread])) - 1
+        return Plan(now_ms, starts, ends, max(0, self.skew_ms - self.cluster.skew_ms))
 
     def took_over(self, epoch: int) -> None:
         """Take in that a start has taken over."""
@@ -157,16 +158,43 @@ class Run:
 
     def _planned(self, batch: int, plan: Plan) -> None:
         """Take in that a plan was written."""
-        assert batch == len(self.reference.batches), f"batch {batch} was planned twice"
+        assert batch == len(self._stored), f"batch {batch} was planned twice"
+        logs = self.cluster.topics
+        self._stored.append({at: logs[at[0]].partitions[at[1]].end for at in plan.ends})
+
+    def decided(self, batch: int, plan: Plan, terms: TaskTerms, epoch: int) -> None:
+        """Take in what decides a batch: until something of it is written, a later start's terms."""
+        assert self.lost_at is None, f"batch {batch} goes on over topics that lost what was read"
+        if batch < len(self.reference.batches):
+            if terms == self.reference.terms[batch] or epoch < self._deciders[batch]:
+                return
+            assert batch == len(self.reference.batches) - 1, f"batch {batch} is decided otherwise"
+            self.audit.take_back()
+            self.reference.take_back()
+            self._deciders.pop()
+            self.fates.met["decided by other terms"] += 1
+        self._deciders.append(epoch)
         inputs = inputs_of(plan, self.cluster, self.names)
-        outcomes = self.reference.extend(plan, inputs)
+        outcomes = self.reference.extend(plan, terms, inputs)
         self.audit.planned(outcomes)
+        for one in chain(*outcomes.values()):
+            self._require_no_unread_commit(batch, plan, one)
         self.fates.met["expired"] += expired_in(outcomes)
         self.fates.met["commit after discard"] += sum(
             int(np.count_nonzero(one.detail[one.action == Action.REFUSE_OP] == TOO_LATE))
             for pages in outcomes.values()
             for one in pages
         )
+
+    def _require_no_unread_commit(self, batch: int, plan: Plan, outcome: Outcome) -> None:
+        """See that no half is discarded with a commit that was stored before the batch before."""
+        is_discard = np.isin(outcome.action, (Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED))
+        place = (self.names.op, outcome.partition)
+        stored = self._stored[batch - 1][place] if batch else 0
+        unread = self.cluster.topics[self.names.op].partitions[outcome.partition].records
+        named = {int(one.value or 0) for one in unread[plan.ends[place] : stored]}
+        lost = named & {*outcome.offset[is_discard].tolist()}
+        assert not lost, f"batch {batch} discards {lost} of {place}, whose ops are unread"
 
     def _expect(self, actor: Actor) -> None:
         """See how somebody ended; nobody may end with a failure that no user was told of."""
@@ -181,7 +209,8 @@ class Run:
         """Take in that a start, or a task of a batch, was refused."""
         # A task that comes to life long after its batch finds a marker that tells it nothing.
         late = batch is not None and batch in self.checkpoint.commits
-        assert late or self.is_touched, f"refused though nobody touched a marker: {error}"
+        is_known = self.is_touched or self.lost_at is not None
+        assert late or is_known, f"refused though nobody touched a marker: {error}"
 
     def _ends(self, before: Plan | None, most: int | None) -> dict[tuple[str, int], int]:
         ends, names = {}, self.names
@@ -216,9 +245,43 @@ class Run:
             return
         if not self.drivers and not self.is_over():
             self.clock.advance_to(self._start_at_ms)
+            self._befall()
             self._start()
         elif not self.fates.is_calm:
             self._disturb()
+
+    def _befall(self) -> None:
+        """Do what may be done while no driver runs."""
+        draw = self.random.random()
+        if self.fates.is_calm:
+            return
+        if draw < 0.1 and self.checkpoint.lose_commit():
+            self.fates.met["commit lost"] += 1
+        elif 0.1 < draw < 0.3:
+            changed = replace(self.world.rules, check_max=self.random.choice((1, 2, 3)))
+            self.rules = changed
+            self.fates.met["rules changed"] += 1
+        elif 0.3 < draw < 0.5 and self.world.loses_records:
+            self._lose_records()
+
+    def _lose_records(self) -> None:
+        """Lose the end of a topic, from before what was read; the brokers may store more then."""
+        last = max(self.checkpoint.commits, default=-1)
+        read = {} if last < 0 else self.checkpoint.plans[last].ends
+        places = [at for at, end in read.items() if end and at[0] != self.names.feedback]
+        if not places or self.lost_at is not None:
+            return
+        topic, partition = self.random.choice(sorted(places))
+        for process in self.sinks:
+            process.is_dead = True
+        log = self.cluster.topics[topic].partitions[partition]
+        log.elect(self.random.randrange(read[topic, partition]))
+        self.lost_at = last
+        self.fates.met["records lost"] += 1
+        if self.random.random() < 0.5:
+            while log.end <= read[topic, partition]:
+                self.cluster.write(topic, partition, b"new", b"0", [])
+            self.fates.met["topic grew past the old end"] += 1
 
     def _start(self) -> None:
         self.starts += 1
@@ -232,6 +295,7 @@ class Run:
         for process in driver.processes:
             # Some sinks die with their driver, some finish what they are at.
             process.is_dead = process.is_dead or self.random.random() < 0.5
+        self.sinks += driver.processes
         if failure is None:
             return
         if isinstance(failure, CheckpointError) and driver.sink is None:
@@ -257,7 +321,10 @@ class Run:
             self._let_days_pass()
         elif 0.04 < draw < 0.05:
             self.fates.met["driver's clock set"] += 1
-            self.skew_ms = self.random.choice((0, -3_000, 5_000))
+            self.skew_ms = self.random.choice((0, -3_000, 5_000, 60_000))
+        elif 0.05 < draw < 0.055:
+            self.fates.met["brokers' clock set"] += 1
+            self.cluster.skew_ms = self.random.choice((0, 0, -3_000, 20_000))
 
     def _trouble_brokers(self) -> None:
         random, now_ms = self.random, self.clock.now_ms
@@ -271,8 +338,9 @@ class Run:
                 narrow.bytes_max = random.choice((NARROW_BYTES, 1_048_588))
                 self.fates.met["topic's limit changed"] += 1
             case _:
-                topic = random.choice(list(self.cluster.topics.values()))
-                random.choice(topic.partitions).leaderless_until_ms = until_ms
+                log = random.choice(random.choice([*self.cluster.topics.values()]).partitions)
+                log.leaderless_until_ms = until_ms
+                log.elect()
                 self.fates.met["leader changed"] += 1
 
     def _let_days_pass(self) -> None:

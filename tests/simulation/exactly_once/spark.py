@@ -15,12 +15,14 @@ from tests.fakes.kafka import SimulatedCrash
 from tests.simulation.exactly_once.actors import Actor, Process
 from tests.simulation.exactly_once.checkpoint import Pages, Plan
 from tests.simulation.exactly_once.pages import decided, inputs_of
+from tests.simulation.exactly_once.terms import Terms, require_kept
 
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.transaction.epoch import EpochWatch
 from checkback.sinks.process.writer_pool import WriteRequest, Writers
 from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
+from checkback.streaming.batch.terms import TaskTerms
 from checkback.streaming.start.takeover import fence_older
 
 if TYPE_CHECKING:
@@ -83,15 +85,19 @@ class Driver:
             ConcurrentLogError: another driver wrote the entry.
         """
         run = self.run
+        require_kept(run.brokers, run.checkpoint)
         sink = fence_older(run.sink, run.settings, run.facts, run.checkpoint)  # type: ignore[arg-type]
         self.sink = sink
         run.took_over(sink.epoch)
-        watch = EpochWatch(sink)
+        watch, parts = EpochWatch(sink), run.state_partitions
+        terms = Terms(run.brokers, run.checkpoint, sink, parts, run.rules, run.names)
         batch, plan = self._resume()
         while not run.is_over():
             if plan is None:
                 plan = self._plan(batch)
-            self._run_batch(sink, batch, plan)
+            found = terms.of(batch, plan)
+            run.decided(batch, plan, found, sink.epoch)
+            self._run_batch(sink, batch, plan, found)
             run.checkpoint.commit(batch)
             run.audit.batch_is_written(batch)
             watch.require_own()
@@ -113,21 +119,23 @@ class Driver:
         self.run.checkpoint.plan(batch, plan)
         return plan
 
-    def _run_batch(self, sink: SinkSettings, batch: int, plan: Plan) -> None:
+    def _run_batch(self, sink: SinkSettings, batch: int, plan: Plan, terms: TaskTerms) -> None:
         self.run.fates.before("begin tasks")
         left = [TaskSet(number) for number in range(self.run.state_partitions)]
         for tasks in left:
-            self._try(tasks, sink, batch, plan)
+            self._try(tasks, sink, batch, plan, terms)
         while left:
             self._wait(left)
-            left = [tasks for tasks in left if not self._is_done(tasks, sink, batch, plan)]
+            left = [tasks for tasks in left if not self._is_done(tasks, sink, batch, plan, terms)]
 
     def _wait(self, left: list[TaskSet]) -> None:
         until_ms = min(tasks.patient_until_ms for tasks in left)
         running = [actor for tasks in left for actor in tasks.running]
         self.run.stage.pause(lambda: any(actor.is_done for actor in running), until_ms)
 
-    def _is_done(self, tasks: TaskSet, sink: SinkSettings, batch: int, plan: Plan) -> bool:
+    def _is_done(
+        self, tasks: TaskSet, sink: SinkSettings, batch: int, plan: Plan, terms: TaskTerms
+    ) -> bool:
         for actor in [one for one in tasks.running if one.is_done]:
             tasks.running.remove(actor)
             if actor.failure is None:
@@ -138,19 +146,21 @@ class Driver:
                     raise actor.failure
         hangs = self.run.clock.now_ms >= tasks.patient_until_ms
         if not tasks.running or (hangs and len(tasks.running) < ATTEMPTS_AT_ONCE_MAX):
-            self._try(tasks, sink, batch, plan)
+            self._try(tasks, sink, batch, plan, terms)
         elif hangs:
             tasks.patient_until_ms = self.run.clock.now_ms + HANGS_AFTER_MS[1]
         return False
 
-    def _try(self, tasks: TaskSet, sink: SinkSettings, batch: int, plan: Plan) -> None:
+    def _try(
+        self, tasks: TaskSet, sink: SinkSettings, batch: int, plan: Plan, terms: TaskTerms
+    ) -> None:
         number, run = tasks.state_partition, self.run
         executor = self._executor(number)
         tasks.started += 1
         tasks.patient_until_ms = run.clock.now_ms + run.random.choice(HANGS_AFTER_MS)
         name = f"{executor.process.name} batch {batch} try {tasks.started}"
         actor = run.stage.spawn(
-            name, executor.process, lambda: self._task(executor, sink, number, batch, plan)
+            name, executor.process, lambda: self._task(executor, sink, number, batch, plan, terms)
         )
         executor.at_work = actor
         tasks.running.append(actor)
@@ -166,13 +176,19 @@ class Driver:
         return known[-1]
 
     def _task(
-        self, executor: Executor, sink: SinkSettings, number: int, batch: int, plan: Plan
+        self,
+        executor: Executor,
+        sink: SinkSettings,
+        number: int,
+        batch: int,
+        plan: Plan,
+        terms: TaskTerms,
     ) -> BatchReport:
         run = self.run
         pages: Pages = run.checkpoint.load(number, batch)
         inputs = inputs_of(plan, run.cluster, run.names)
-        outcomes, after = decided(plan, pages, inputs, number, run.state_partitions)
-        run.checkpoint.store(number, batch, after)
+        outcomes, after = decided(plan, terms, pages, inputs, number, run.state_partitions)
+        run.checkpoint.store(number, batch, after, lambda: run.reference.terms[batch] == terms)
         packed = [outcome.pack() for outcome in outcomes]
         try:
             answer = executor.writers.write(WriteRequest(sink, number, batch, packed))

@@ -44,6 +44,11 @@ class Verdicts:
         """Take in that what follows belongs to a batch of its own."""
         self.unwritten.clear()
 
+    def take_back(self) -> None:
+        """Forget the verdicts of the last batch."""
+        for position in self.unwritten:
+            del self.given[position]
+
     def planned(self, outcomes: Iterable[Outcome]) -> None:
         """Take in what a batch decides."""
         for one in outcomes:

@@ -33,6 +33,7 @@ class World:
         touched_markers: an operator resets or deletes the markers, or they expire.
         overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
         days_pass: now and then a day passes or eight, longer than halves are kept.
+        loses_records: brokers lose the end of a topic.
     """
 
     state_partitions: int
@@ -40,6 +41,7 @@ class World:
     touched_markers: bool
     overwrites: bool
     days_pass: bool = False
+    loses_records: bool = False
 
     @property
     def rules(self) -> Rules:
@@ -49,6 +51,7 @@ class World:
 
 ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
 TWO_DRIVERS = replace(ONE_DRIVER, two_drivers=True)
+LOSING = replace(ONE_DRIVER, loses_records=True)
 TOUCHED = replace(ONE_DRIVER, touched_markers=True)
 STEADY = Chances(crash=0.004, sleep=0.002, fault=0.005)
 """A pipeline that gets on with it."""
@@ -57,6 +60,7 @@ KINDS: dict[str, tuple[World, Chances | None]] = {
     "two-drivers": (TWO_DRIVERS, None),
     "touched": (TOUCHED, None),
     "expiring": (replace(ONE_DRIVER, state_partitions=1, days_pass=True), STEADY),
+    "losing": (LOSING, None),
 }
 """Worlds that have a name, by which a run of them is repeated."""
 
