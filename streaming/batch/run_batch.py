@@ -105,9 +105,9 @@ class RunBatch:
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
         # Step 3: Spark has planned the batch; its terms follow from the plan.
+        self.progress.begin(time.monotonic())
         plans = self._planned(outcomes, batch_id)
         began_s = time.monotonic()
-        self.progress.begin(began_s)
         pipeline = replace(self.settings.pipeline, log_level=self.observed.log_level)
         settings = replace(self.settings, pipeline=pipeline)
         report = write_outcomes(outcomes, batch_id, settings, self.ledger)

@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 
 OPEN_TRANSACTION_S: Final = 60.0
 """Brokers end a dead producer's transaction well within this time."""
+SLOW_MS: Final = 30_000
+"""A batch that takes so long may wait for replicas."""
 CLOCK_S: Final = 10.0
 """How long a comparison of the clocks waits for the brokers."""
 Emit = Callable[[str, dict[str, Any] | ProgressLine], None]
@@ -405,6 +407,7 @@ class Job:
             line,
             unread=[] if self._stalls is None else self._stalls.unread,
             batch_age_ms=None if age_s is None else int(age_s * 1_000),
+            writing_ms=self.progress.writing_ms(time.monotonic()),
         )
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
@@ -427,7 +430,8 @@ class Job:
 
     def _awaited_for_replicas(self) -> list[ShortTopic]:
         answer = self._stalls is not None and self._stalls.brokers_answer
-        if self._epoch is None or not answer or not self.progress.is_slow(time.monotonic()):
+        writing_ms = self.progress.writing_ms(time.monotonic()) or 0
+        if self._epoch is None or not answer or writing_ms < SLOW_MS:
             return []
         return short_topics(self._epoch.settings, state_partitions(self.settings))
 

@@ -18,7 +18,6 @@ from checkback.streaming.reports.unread import Unread
 
 GROUPS_TOLD_MAX: Final = 100
 """Of the groups without a check topic."""
-SLOW_S: Final = 30.0
 NOTHING_READ: Final[Mapping[Place, int]] = {}
 GROUPS_SHOWN_MAX: Final = 3
 
@@ -148,6 +147,8 @@ class ProgressLine:
             transaction there.
         unread: what lies unread on each topic, by the brokers.
         batch_age_ms: age of the last batch by a clock that is never set, None before the first.
+        writing_ms: for how long the batch under way has been decided and written, None where none
+            is.
     """
 
     time_ms: int
@@ -168,6 +169,7 @@ class ProgressLine:
     short_topics: list[ShortTopic] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     batch_age_ms: int | None = None
+    writing_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -197,10 +199,10 @@ class Progress:
         """Note that a batch was begun, by a clock that is never set."""
         self._begun_s = now_s
 
-    def is_slow(self, now_s: float) -> bool:
-        """Return whether a batch takes so long that it may wait for something."""
+    def writing_ms(self, now_s: float) -> int | None:
+        """Return for how long a batch has been under way, None where none is."""
         begun_s = self._begun_s
-        return begun_s is not None and now_s - begun_s >= SLOW_S
+        return None if begun_s is None else max(0, int((now_s - begun_s) * 1_000))
 
     def add(
         self, batch_id: int, report: BatchReport, read: Mapping[Place, int] = NOTHING_READ

@@ -9,7 +9,7 @@ import pytest
 
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.report import BatchReport, PageStatus, summed
-from checkback.streaming.reports.progress import SLOW_S, PendingIndex, Progress
+from checkback.streaming.reports.progress import PendingIndex, Progress
 from checkback.streaming.reports.progress_text import is_quiet, progress_text
 
 
@@ -196,16 +196,22 @@ def test_a_line_names_the_topics_whose_replicas_a_batch_waits_for() -> None:
     assert is_quiet(waiting, before=waiting)
 
 
-def test_a_batch_is_slow_from_half_a_minute_until_it_is_written() -> None:
+def test_a_line_says_for_how_long_a_batch_is_written_and_when_a_call_is_given_up() -> None:
+    """After a broker had stopped for 14 s a job stood still, and its lines gave no reason."""
     progress = Progress()
-    assert not progress.is_slow(1_000)
+    assert progress.writing_ms(1_000) is None
 
     progress.begin(1_000)
-    assert not progress.is_slow(1_000 + SLOW_S - 1)
-    assert progress.is_slow(1_000 + SLOW_S)
+    line = replace(progress.line(0, None), writing_ms=progress.writing_ms(1_021.5))
+    assert (
+        "WRITING a batch for 21s: a call that the brokers leave without an answer is given up "
+        "after 1m5s and tried again" in " ".join(progress_text(line).split())
+    )
+    assert not is_quiet(line)
+    assert "WRITING" not in progress_text(replace(line, writing_ms=9_999))
 
     progress.add(0, report())
-    assert not progress.is_slow(2_000)
+    assert progress.writing_ms(2_000) is None
 
 
 def test_the_first_page_with_something_is_known_once_the_checkpoint_was_read() -> None:

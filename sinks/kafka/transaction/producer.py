@@ -41,6 +41,7 @@ FLUSH_SLICE_S: Final = 0.1
 REPORTS_WITHIN_S: Final = 2.0
 HANGING_AFTER_S: Final = 5.0
 """A call that exceeds its timeout by this much will never return."""
+ANSWER_MS_MAX: Final = int((CALL_TIMEOUT_S + HANGING_AFTER_S) * 1_000)
 QUEUE_KIBIBYTES_MAX: Final = 65_536
 RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
