@@ -30,7 +30,7 @@ def answer(
 
 
 def test_a_ledger_that_is_not_set_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = answer(ledger.command, ["view"], capsys)
+    code, told = answer(ledger.command, ["maintain"], capsys)
 
     assert (code, told["error"]["message"]) == (2, "ledger is not set.")
 
