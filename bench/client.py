@@ -3,7 +3,8 @@
 Each run is a process of its own: the floor (a bare librdkafka producer that produces a record and
 waits for it), the client, its asyncio form, and the client for Java where `make java` has built it.
 They run in turn, so that a ratio is one of
-neighbours. Its transactions commit at once.
+neighbours. Its transactions commit at once. With ``--database`` messages in database transactions
+are measured instead.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from bench.result import in_turn
+from bench.sessions import KINDS, session_ratios, transaction_of
 from bench.setting import Option
 from checkback.client import (
     AsyncTransactionListener,
@@ -59,6 +61,7 @@ OPTIONS: Final = (
     Option("transactions", 40_000, None, "Of all threads; 4,000 a thread at most."),
     Option("rounds", 3, None, "How often all kinds of run follow each other."),
     Option("in_flight", 512, None, "Under way at once with asyncio."),
+    Option("database", "", None, "URL for SQLAlchemy: measure database transactions there."),
 )
 
 
@@ -76,6 +79,7 @@ class ClientRun:
     threads: int
     transactions: int
     body_bytes: int
+    database: str = ""
 
     @property
     def message(self) -> Message:
@@ -127,16 +131,18 @@ def measure_client(options: argparse.Namespace, settings: Settings) -> dict[str,
     measured = []
     for run in runs:
         kinds = [replace(run, kind=FLOOR), run]
-        if JAR.exists():
+        if options.database:
+            kinds = [replace(run, kind=kind, database=options.database) for kind in KINDS]
+        elif JAR.exists():
             kinds.append(replace(run, kind=JAVA))
-        if run.threads == most:
+        if run.threads == most and not options.database:
             share = max(1, run.threads * run.transactions // options.in_flight)
             kinds.append(replace(run, kind=ASYNCIO, threads=options.in_flight, transactions=share))
         for number in range(options.rounds):
             for kind in in_turn(kinds, number):
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                     measured.append(process.submit(run_client, kind).result())
-    return {"runs": measured, "ratios": ratios(measured)}
+    return {"runs": measured, "ratios": [*ratios(measured), *session_ratios(measured)]}
 
 
 def ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -189,6 +195,13 @@ def run_client(run: ClientRun) -> dict[str, Any]:
     if run.kind == JAVA:
         return _run_java(run)
     message = run.message
+    if run.database:
+        connection = {
+            "bootstrap_servers": run.bootstrap_servers,
+            "topic_prefix": run.topic_prefix,
+        }
+        with transaction_of(run.kind, run.database, message, run.threads, **connection) as call:
+            return _measure(run, call)
     with TransactionMQProducer(
         "checkback-bench",
         bootstrap_servers=run.bootstrap_servers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
@@ -10,6 +11,8 @@ from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
 from checkback.client.sessions.sent import Answer, SentMessage
 from checkback.client.transaction_producer import Request
 from checkback.protocol.errors import LifeCycleError
+
+_log = logging.getLogger(__name__)
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
@@ -134,7 +137,10 @@ class Joined:
             return
         self.is_ended = True
         for _, sent in self._live():
-            sent.end(state, remark)
+            try:
+                sent.end(state, remark)
+            except Exception:  # of a tracer, say: the transaction has ended all the same
+                _log.exception("No op was sent for %s; a check will ask", sent.transaction_id)
 
     def _live(self) -> Iterator[tuple[Owner, SentMessage]]:
         return (one for scope in self._scopes for one in scope)

@@ -37,8 +37,18 @@ def _body(body: Any, serializer: Serializer | None) -> bytes | None:
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, dict):
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return _json(body)
     raise InvalidMessageError(
         f"The body is a {type(body).__name__}.",
         remedy="Give bytes, a text, a dict, which is sent as JSON, or the producer a serializer.",
     )
+
+
+def _json(body: dict[Any, Any]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidMessageError(
+            f"The body can't be sent as JSON: {error}.",
+            remedy="Give the producer a serializer, or what JSON knows.",
+        ) from error

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.client.playing import Checkback, Scripted
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+from tests.integration.client.playing import Checkback, Scripted, eventually
 
 
 @pytest.fixture
@@ -34,12 +36,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def not_root() -> str | None:
+    """Return the account for a database server: as root it refuses to run."""
+    return "nobody" if os.getuid() == 0 else None
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Run a PostgreSQL of the tests' own; its programs refuse to run as root."""
     if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
         pytest.skip("PostgreSQL's initdb and pg_ctl are not on the PATH")
-    account = "nobody" if os.getuid() == 0 else None
+    account = not_root()
     folder = Path(tempfile.mkdtemp(prefix="checkback-postgres-"))
     if account is not None:
         shutil.chown(folder, account)
@@ -56,3 +63,54 @@ def postgres() -> Iterator[str]:
     finally:
         run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[str]:
+    """Run a MariaDB of the tests' own."""
+    if shutil.which("mariadbd") is None or shutil.which("mariadb-install-db") is None:
+        pytest.skip("mariadbd and mariadb-install-db are not on the PATH")
+    pytest.importorskip("pymysql")
+    account = not_root()
+    folder = Path(tempfile.mkdtemp(prefix="checkback-mariadb-"))
+    if account is not None:
+        shutil.chown(folder, account)
+    data, port = folder / "data", free_port()
+    made = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
+    made += ["--auth-root-authentication-method=normal"]
+    subprocess.run(made, user=account, cwd=folder, check=True, capture_output=True)
+    server = subprocess.Popen(
+        [
+            "mariadbd",
+            "--no-defaults",
+            f"--datadir={data}",
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={folder / 'socket'}",
+            "--innodb-flush-log-at-trx-commit=0",
+        ],
+        user=account,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"mysql+pymysql://root@127.0.0.1:{port}/orders"
+    try:
+        eventually(lambda: _answers(f"mysql+pymysql://root@127.0.0.1:{port}/mysql"))
+        yield url
+    finally:
+        server.terminate()
+        server.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _answers(url: str) -> bool:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("CREATE DATABASE IF NOT EXISTS orders"))
+    except OperationalError:
+        return False
+    finally:
+        engine.dispose()
+    return True

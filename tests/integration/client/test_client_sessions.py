@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,22 +13,24 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tests.integration.client.playing import Checkback, eventually, header
 
 from checkback.client import LocalTransactionState, Producer, SentMessage
 from checkback.protocol import properties as names
+from checkback.protocol.errors import ConfigurationError
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'orders.db'}"
     else:
-        url = request.getfixturevalue("postgres")
+        url = request.getfixturevalue(request.param)
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE orders (id INTEGER PRIMARY KEY)"))
@@ -98,7 +103,7 @@ def test_a_check_waits_for_a_transaction_under_way_and_a_barrier_stops_one(
     session = Session(engine)
     insert(session, 1)
     late = producer.send("paid", b"x", session=session)
-    if engine.dialect.name == "postgresql":  # SQLite: one writer at a time
+    if engine.dialect.name != "sqlite":  # which has one writer at a time
         assert log.outcome(late.transaction_id) is ROLLBACK
         with pytest.raises(IntegrityError):
             session.commit()
@@ -157,3 +162,85 @@ def test_a_connection_that_is_lost_at_the_commit(
         assert log.outcome(sent.transaction_id) is ROLLBACK
     engine.dispose()
     other.dispose()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_an_async_session_on_postgresql(
+    driver: str, checkback: Checkback, postgres: str, unique: str
+) -> None:
+    pytest.importorskip(driver)
+    sent: list[SentMessage] = []
+
+    async def orders() -> None:
+        engine = create_async_engine(postgres.replace("+psycopg", f"+{driver}"))
+        producer = Producer(
+            checkback.group,
+            bootstrap_servers=checkback.bootstrap_servers,
+            topic_prefix=checkback.prefix,
+            database=engine,
+            table_name=f"{unique}async".replace("-", "_"),
+        )
+        producer.create_table()
+        async with producer:
+            async with AsyncSession(engine) as session, session.begin():
+                sent.extend(producer.send("paid", b"x", session=session) for _ in range(3))
+                async with session.begin_nested():
+                    sent.append(producer.send("paid", b"x", session=session))
+            async with AsyncSession(engine) as session:
+                await session.execute(text("SELECT 1"))
+                sent.append(producer.send("paid", b"x", session=session))
+                await asyncio.sleep(0.2)
+            alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+            async with alone.connect() as connection:
+                with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+                    producer.send("paid", b"x", session=connection)
+            assert producer.log is not None
+            outcomes = [producer.log.outcome(one.transaction_id) for one in sent]
+            assert outcomes == [COMMIT] * 4 + [ROLLBACK]
+        await engine.dispose()
+
+    asyncio.run(orders())
+    assert said(checkback, sent) == ["8"] * 4 + ["12"]
+
+
+FORKING = """
+import os, sys
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+from checkback.client import Producer
+
+servers, prefix, url = sys.argv[1:]
+engine = create_engine(url)
+producer = Producer(
+    prefix + "forks", bootstrap_servers=servers, topic_prefix=prefix, database=engine
+)
+producer.create_table()
+
+
+def send(body):
+    with Session(engine) as session, session.begin():
+        producer.send("paid", body, session=session)
+
+
+send(b"parent")
+children = []
+for number in range(2):
+    child = os.fork()
+    if not child:
+        send(b"child %d" % number)
+        sys.exit()
+    children.append(child)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
+def test_children_of_a_fork_open_a_producer_of_their_own_and_close_it_at_their_end(
+    checkback: Checkback, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'orders.db'}"
+    command = [sys.executable, "-c", FORKING, checkback.bootstrap_servers, checkback.prefix, url]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(checkback.halves(3)) == 3
+    assert {header(op, names.COMMIT_OR_ROLLBACK) for op in checkback.ops(3)} == {"8"}
+    assert len(checkback.ops(3)) == 3

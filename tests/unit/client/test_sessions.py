@@ -322,6 +322,19 @@ def test_a_commit_that_comes_after_a_checks_answer_fails(
     assert sent.transaction_id not in logged(engine)
 
 
+def test_an_op_that_fails_costs_neither_the_commit_nor_the_other_ops(
+    engine: Engine, producer: Producer, kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Session(engine) as session, session.begin():
+        order(session, 1)
+        failing, good = (producer.send("t", b"x", session=session) for _ in range(2))
+        monkeypatch.setattr(failing, "end", lambda *_: 1 / 0)
+    assert ops(kafka) == {good.transaction_id: "commit"}
+    assert numbers(engine) == [1]
+    monkeypatch.undo()
+    failing.end(COMMIT)
+
+
 def test_a_message_sent_while_the_commit_flushes_is_part_of_it(
     engine: Engine, producer: Producer, kafka: list[Clients]
 ) -> None:
@@ -373,6 +386,8 @@ def test_a_message_that_can_not_be_sent_costs_its_transaction_nothing(
             producer.send("t", object(), session=session)
         with pytest.raises(InvalidMessageError):
             producer.send("t", None, session=session)
+        with pytest.raises(InvalidMessageError, match="not JSON serializable"):
+            producer.send("t", {"amount": object()}, session=session)
     assert ops(kafka) == {good.transaction_id: "commit"}
 
 

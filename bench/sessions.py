@@ -1,0 +1,111 @@
+"""Runs of ``python -m bench client --database URL``: messages in database transactions.
+
+Each transaction writes one row. Four kinds of run follow each other: without a message, with one by
+a listener (`SqlTransactionLog`), with one and with ten in a session.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.orm import Session
+
+from checkback.client import Message, Producer, TransactionMQProducer
+from checkback.client.sql import SqlTransactionLog
+
+DATABASE: Final = "database"
+LISTENER: Final = "listener"
+SESSION: Final = "session"
+TEN: Final = "ten in a session"
+KINDS: Final = (DATABASE, LISTENER, SESSION, TEN)
+INSERT: Final = text("INSERT INTO checkback_bench (id) VALUES (:id)")
+RATIOS: Final = (
+    ("session_to_listener", SESSION, LISTENER),
+    ("ten_to_one", TEN, SESSION),
+    ("session_to_database", SESSION, DATABASE),
+)
+
+
+@contextmanager
+def transaction_of(
+    kind: str, url: str, message: Message, threads: int, **connection: Any
+) -> Iterator[Callable[[], Any]]:
+    """Yield what does one transaction.
+
+    Args:
+        kind: one of KINDS.
+        url: of the database; it gets tables of its own.
+        message: what is sent.
+        threads: how many will call it.
+        connection: options of the producers.
+    """
+    engine = create_engine(url, pool_size=threads, max_overflow=0)
+    with engine.begin() as made:
+        made.execute(text("DROP TABLE IF EXISTS checkback_bench"))
+        made.execute(text("CREATE TABLE checkback_bench (id BIGINT PRIMARY KEY)"))
+    ids = itertools.count()
+
+    def book(made: Connection, *_: Any) -> None:
+        made.execute(INSERT, {"id": next(ids)})
+
+    def run(send: Callable[[Session], Any], times: int) -> None:
+        with Session(engine) as session, session.begin():
+            session.execute(INSERT, {"id": next(ids)})
+            for _ in range(times):
+                send(session)
+
+    try:
+        if kind == DATABASE:
+            yield lambda: run(str, 0)
+        elif kind == LISTENER:
+            log = SqlTransactionLog(engine, book)
+            log.create_table()
+            with TransactionMQProducer(
+                "checkback-bench", transaction_listener=log, **connection
+            ) as producer:
+                yield lambda: producer.send_message_in_transaction(message)
+        else:
+            with Producer("checkback-bench", database=engine, **connection) as joining:
+                joining.create_table()
+                times = 10 if kind == TEN else 1
+                yield lambda: run(
+                    lambda session: joining.send(message.topic, message.body, session=session),
+                    times,
+                )
+    finally:
+        engine.dispose()
+
+
+def session_ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return medians of the ratios of neighbours: times at the median, with one number of threads.
+
+    ``added_ms`` is what one message adds to a transaction's time, ``added_ms_ten`` what ten add.
+    """
+    found = []
+    for threads in dict.fromkeys(run["threads"] for run in measured if run["kind"] == SESSION):
+        times = {
+            kind: [
+                run["latency_p50_ms"]
+                for run in measured
+                if (run["kind"], run["threads"]) == (kind, threads)
+            ]
+            for kind in KINDS
+        }
+        for name, over, under in RATIOS:
+            values = [a / b for a, b in zip(times[over], times[under], strict=True)]
+            found.append(_median(name, threads, values))
+        for name, kind in (("added_ms", SESSION), ("added_ms_ten", TEN)):
+            values = [a - b for a, b in zip(times[kind], times[DATABASE], strict=True)]
+            found.append(_median(name, threads, values))
+    return found
+
+
+def _median(name: str, threads: int, values: Sequence[float]) -> dict[str, Any]:
+    least, median, most = min(values), statistics.median(values), max(values)
+    rounded = {"median": round(median, 2), "least": round(least, 2), "most": round(most, 2)}
+    return {"measure": name, "threads": threads, **rounded}
