@@ -16,6 +16,7 @@ from tests.integration.client.playing import Checkback, eventually, header
 from checkback.client import LocalTransactionState
 from checkback.client.sessions.log_table import TransactionLog
 from checkback.client.sessions.sqlalchemy import EngineDatabase
+from checkback.deploy.broker import free_ports
 from checkback.protocol import properties as names
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -82,6 +83,39 @@ def test_orders_script_that_is_killed_in_the_middle(
         orders = connection.execute(text("SELECT id FROM orders")).scalars().all()
     assert len(orders) >= 53
     assert delivered == {f"order-{number}": 2 for number in orders}
+
+
+def test_django_service_that_is_killed_in_the_middle(
+    checkback: Checkback, environment: dict[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("django")
+    environment["DATABASE_PATH"] = str(tmp_path / "orders.db")
+    script = [sys.executable, str(EXAMPLES / "django_service.py")]
+    subprocess.run([*script, "migrate"], env=environment, check=True, capture_output=True)
+    port = free_ports(1)[0]
+    given = ["runserver", "--noreload", f"127.0.0.1:{port}"]
+    with subprocess.Popen([*script, *given], env=environment, stderr=subprocess.DEVNULL) as service:
+        url = f"http://127.0.0.1:{port}/orders"
+        eventually(lambda: _answers(url), 30)
+        for _ in range(3):
+            assert httpx.post(url, params={"amount": 5}).status_code == 201
+        service.kill()
+    engine = create_engine(environment["DATABASE_URL"])
+    log = TransactionLog(EngineDatabase(engine))
+    with engine.connect() as connection:
+        booked = connection.execute(text("SELECT count(*) FROM orders")).scalar_one()
+    outcomes = [
+        log.outcome(header(half, names.UNIQ_KEY) or "") for half in checkback.halves(booked)
+    ]
+    assert outcomes == [LocalTransactionState.COMMIT_MESSAGE] * booked
+    assert booked >= 3
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.post(url, params={"amount": 1}).status_code == 201
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize("module", ["fastapi_service", "fastapi_async_service"])

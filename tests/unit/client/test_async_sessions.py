@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +193,57 @@ async def test_a_half_that_is_not_stored_keeps_a_coroutine_from_its_commit(
         await session.close()
         assert await numbers(engine) == []
         assert "commit" not in ops(kafka).values()
+
+
+class Cut:
+    """Awaits a coroutine up to one of its waits, which then ends with a cancellation."""
+
+    def __init__(self, coroutine: Any, waits: int) -> None:
+        self.coroutine = coroutine
+        self.waits = waits
+        self.was_cut = False
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps = self.coroutine.__await__()
+        try:
+            for _ in range(self.waits):
+                yield steps.send(None)
+            self.was_cut = True
+            yield steps.throw(asyncio.CancelledError())
+            while True:  # it rolls back
+                yield steps.send(None)
+        except (StopIteration, asyncio.CancelledError):
+            return
+
+
+@in_a_loop
+async def test_a_transaction_that_is_cut_at_each_of_its_waits_is_whole_or_nothing(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        ends: list[bool] = []
+        for waits in count():
+            sent: list[Any] = []
+
+            async def run(number: int, sent: list[Any]) -> None:
+                async with AsyncSession(engine) as session, session.begin():
+                    sent.append(producer.send("t", b"x", session=session))
+                    await order(session, number)
+                    async with session.begin_nested():
+                        sent.append(producer.send("t", b"x", session=session))
+                    sent.append(producer.send("t", b"x", session=session))
+
+            cut = Cut(run(waits, sent), waits)
+            await cut
+            is_booked = waits in await numbers(engine)
+            assert producer.log is not None
+            expected = COMMIT if is_booked else ROLLBACK
+            assert {producer.log.outcome(one.transaction_id) for one in sent} <= {expected}
+            said = {ops(kafka).get(one.transaction_id) for one in sent}
+            assert ("rollback" if is_booked else "commit") not in said, waits
+            ends.append(is_booked)
+            if not cut.was_cut:
+                break
+        assert len(ends) > 10
+        assert ends == sorted(ends)  # from one wait on, each is committed
+        assert ends[-1]
