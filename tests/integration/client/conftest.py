@@ -68,8 +68,9 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[str]:
     """Run a MariaDB of the tests' own."""
-    if shutil.which("mariadbd") is None or shutil.which("mariadb-install-db") is None:
-        pytest.skip("mariadbd and mariadb-install-db are not on the PATH")
+    programs = ("mariadbd", "mariadb-install-db", "my_print_defaults")
+    if missing := [one for one in programs if shutil.which(one) is None]:
+        pytest.skip(f"MariaDB's {', '.join(missing)} is not on the PATH")
     pytest.importorskip("pymysql")
     account = not_root()
     folder = Path(tempfile.mkdtemp(prefix="checkback-mariadb-"))
