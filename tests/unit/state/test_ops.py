@@ -22,6 +22,7 @@ from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Counter
 from checkback.state.formats.outcome import REST_UNKNOWN
+from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 
 def refused(source: int, reason: RefusedReason, offset: int = 0) -> Act:
@@ -38,6 +39,16 @@ def test_an_op_waits_as_long_as_verdicts_are_remembered_from_when_it_was_read() 
     assert story.counters[Counter.OPS_EXPIRED] == story.counters[Counter.REFUSALS] == 1
     assert story.page.is_empty
     assert story.wake_at_ms is None
+
+
+def test_no_more_than_a_few_ops_wait_for_one_half() -> None:
+    story = Story()
+    number = WAITING_OPS_PER_OFFSET_MAX
+    acts = story.batch(SENT, *(op(0, COMMIT, source) for source in range(number + 2)))
+    late = [refused(number + more, RefusedReason.OP_WITHOUT_HALF) for more in (0, 1)]
+    assert acts == late
+    assert story.batch(SENT, op(0, COMMIT, 9)) == [refused(9, RefusedReason.OP_WITHOUT_HALF)]
+    assert len(story.page.waiting) == number
 
 
 def test_a_verdict_is_forgotten_in_time_and_later_ops_expire_as_without_half() -> None:
