@@ -56,6 +56,7 @@ WITHOUT: Final[tuple[Case, ...]] = (
     check_cases.group_has_the_check_topics_name,
     check_cases.requests_are_told_by_the_brokers_clock,
     check_cases.unreadable_requests_stop_nothing,
+    check_cases.a_name_is_kept_over_a_restart,
 )
 
 

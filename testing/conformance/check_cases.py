@@ -31,6 +31,8 @@ from checkback.testing.conformance.stage import (
 )
 
 ASKED_LEAST: Final = 3
+AT_ONCE_S: Final = 8
+"""Less than a session of 10 s."""
 
 
 def answer_is_byte_for_byte(stage: Stage) -> None:
@@ -155,6 +157,24 @@ def unreadable_requests_stop_nothing(stage: Stage) -> None:
         require_equal(len(stage.book.checks[sent.transaction_id]), 1, "the answered requests")
 
 
+def a_name_is_kept_over_a_restart(stage: Stage) -> None:
+    """A successor of the same instance name gets its checks at once, also beside a living one."""
+    group, topic = stage.unique("group"), stage.real_topic()
+    ask = Asker(stage, group, stage.topics.names.check(group))
+    with stage.started(group, instance_name="one") as program:
+        sent = stage.send(program, PlannedSend(topic, b"named"), Script(COMMIT))
+        ask(sent, age_ms=0)
+        ask.wait_for_checks(sent, 1, "a check of the named process")
+        program.kill()
+        with stage.started(group, instance_name="one"):
+            ask(sent, age_ms=0)
+            ask.wait_for_checks(sent, 2, "a check of its successor", AT_ONCE_S)
+            with stage.started(group, instance_name="one"):
+                for count in range(3, 6):
+                    ask(sent, age_ms=0)
+                    ask.wait_for_checks(sent, count, "a check beside another one of its name")
+
+
 def _create_check_topic(stage: Stage, name: str) -> None:
     """Create a check topic whose records have the times that the kit writes."""
     settings = stage.topics.settings()
@@ -203,10 +223,10 @@ class Asker:
         producer.flush(PATIENCE_S)
         producer.abort_transaction(PATIENCE_S)
 
-    def wait_for_checks(self, sent: Sent, count: int, what: str) -> None:
+    def wait_for_checks(self, sent: Sent, count: int, what: str, timeout_s: float = 30) -> None:
         """Wait until the listener was asked that often about a transaction."""
         checks = self._stage.book.checks
-        wait_for(lambda: len(checks[sent.transaction_id]) >= count, what, 30)
+        wait_for(lambda: len(checks[sent.transaction_id]) >= count, what, timeout_s)
 
     def _headers(self, sent: Sent, interval_ms: int | None) -> Headers:
         half = half_headers(

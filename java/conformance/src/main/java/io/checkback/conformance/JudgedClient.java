@@ -37,7 +37,8 @@ public final class JudgedClient implements TransactionListener {
             "access_key", CheckbackConfig.ACCESS_KEY,
             "secret_key", CheckbackConfig.SECRET_KEY,
             "signature_algorithm", CheckbackConfig.SIGNATURE_ALGORITHM,
-            "born_host", CheckbackConfig.BORN_HOST);
+            "born_host", CheckbackConfig.BORN_HOST,
+            "instance_name", CheckbackConfig.INSTANCE_NAME);
 
     private final ExecutorService threads = Executors.newFixedThreadPool(16);
     private final Map<Long, CompletableFuture<String>> asked = new ConcurrentHashMap<>();
