@@ -47,9 +47,20 @@ public final class ClientMetrics implements AutoCloseable {
     }
 
     private final Map<Event, LongAdder> counts = new EnumMap<>(Event.class);
-    private final Metrics metrics;
+    private final CheckbackConfig config;
+    private final String clientId;
+    private Metrics metrics;
 
     public ClientMetrics(CheckbackConfig config, String clientId) {
+        this.config = config;
+        this.clientId = clientId;
+        for (Event event : Event.values()) {
+            counts.put(event, new LongAdder());
+        }
+    }
+
+    /** Hands the counts to the reporters, until {@link #close}. */
+    public void report() {
         // Reporters are configured as those of a Kafka producer.
         Map<String, Object> settings = KafkaClients.own(config, ProducerConfig.configNames());
         settings.put("bootstrap.servers", config.bootstrapServers());
@@ -60,13 +71,11 @@ public final class ClientMetrics implements AutoCloseable {
         metrics = new Metrics(
                 new MetricConfig(), reporters, Time.SYSTEM, new KafkaMetricsContext("checkback.client"));
         Map<String, String> tags = Map.of("client-id", clientId, "group", config.group());
-        for (Event event : Event.values()) {
-            LongAdder count = new LongAdder();
-            counts.put(event, count);
+        counts.forEach((event, count) -> {
             String name = event.name().toLowerCase(java.util.Locale.ROOT).replace('_', '-') + "-total";
             Gauge<Double> gauge = (unused, nowMs) -> count.doubleValue();
             metrics.addMetric(metrics.metricName(name, METRIC_GROUP, event.meaning, tags), gauge);
-        }
+        });
     }
 
     public void add(Event event) {
@@ -80,6 +89,9 @@ public final class ClientMetrics implements AutoCloseable {
 
     @Override
     public void close() {
-        metrics.close();
+        if (metrics != null) {
+            metrics.close();
+            metrics = null;
+        }
     }
 }

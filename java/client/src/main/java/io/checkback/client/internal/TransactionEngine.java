@@ -141,6 +141,7 @@ public final class TransactionEngine {
     }
 
     private void open() {
+        metrics.report();
         facts = new TopicFacts(clients.admin(), config);
         // First: with a wrong prefix the producer would leave a check topic that nobody reads.
         facts.requireHalfAndOp(topics);
@@ -264,7 +265,6 @@ public final class TransactionEngine {
             return 0;
         }
         int left = close(config.getInt(CheckbackConfig.SHUTDOWN_TIMEOUT_MS));
-        metrics.close();
         if (left > 0) {
             LOG.warn("The producer of group {} was shut down while {} sends or check answers ran", config.group(), left);
         }
@@ -290,6 +290,7 @@ public final class TransactionEngine {
         if (facts != null) {
             facts.close();
         }
+        metrics.close();
         checks = null;
         status = null;
         STARTED.remove(place(), this);
