@@ -129,6 +129,7 @@ class BatchWriter:
         self._begun_s = None
         # Step 5: initialise a producer, unless one is kept from the batch before.
         producer = self._open(batch_id)
+        producer.is_patient = self._lost > 0
         # Step 6: is the batch written?
         marker, now_ms = producer.marker, int(time.time() * 1_000)
         if marker is not None and marker.next_batch > batch_id:

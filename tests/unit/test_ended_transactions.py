@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -20,8 +22,12 @@ class SilentCoordinator(Awaits):
     def __init__(self) -> None:
         super().__init__(Clock())
         self.is_silent = False
+        self.markers_not_taken = 0
 
     def before(self, call: str) -> Fault | None:
+        if call == "send_offsets" and self.markers_not_taken:
+            self.markers_not_taken -= 1
+            return Fault.HANGS
         return Fault.HANGS if self.is_silent and call == "init_transactions" else None
 
 
@@ -29,6 +35,21 @@ class SilentCoordinator(Awaits):
 def cluster() -> Iterator[Cluster]:
     with staged(SilentCoordinator()) as made:
         yield made
+
+
+@pytest.mark.parametrize(("times", "least_s", "most_s"), [(1, 10, 20), (2, 70, 90)])
+def test_a_marker_that_is_not_taken_is_given_up_soon_and_the_next_one_waited_for(
+    cluster: Cluster, times: int, least_s: int, most_s: int
+) -> None:
+    """A broker that had stopped for 14 s held a batch up for a minute more."""
+    settings = replace(begin_epoch(BARE, 1, (), 0), transaction_timeout_ms=60_000)
+    awaits, began_ms = cast("SilentCoordinator", cluster.awaits), cluster.clock.now_ms
+    awaits.markers_not_taken = times
+
+    write(settings, 0, 0)
+
+    assert finals(cluster) == [b"0"]
+    assert least_s * 1_000 <= cluster.clock.now_ms - began_ms < most_s * 1_000
 
 
 @pytest.mark.parametrize("code", sorted(ABORTED_CODES), ids=lambda code: KafkaError(code).name())

@@ -36,6 +36,7 @@ from checkback.sinks.settings import SinkSettings
 Result = TypeVar("Result")
 
 CALL_TIMEOUT_S: Final = 60.0
+HASTY_S: Final = 10.0
 CALL_TRIES: Final = 3
 FLUSH_SLICE_S: Final = 0.1
 REPORTS_WITHIN_S: Final = 2.0
@@ -85,6 +86,8 @@ class MarkedProducer:
     is_spent: bool = field(default=False, init=False)
     """Whether a commit may have been sent twice. Then the first request may come late, and commit
     the next transaction half way (KIP-890): only a later epoch shuts it out."""
+    is_patient: bool = field(default=True, init=False)
+    """Whether a marker that the brokers do not take is waited for as long as any call."""
     _producer: Producer = field(init=False)
     _markers: MarkerStore = field(init=False)
     _rejections: list[Rejection] = field(default_factory=list)  # never another: callbacks hold it
@@ -253,8 +256,10 @@ class MarkedProducer:
 
         When the group's coordinator restarts meanwhile, librdkafka waits for ever, whatever the
         timeout (#5456, #5511; 2.16.1). After the transaction's own the broker has aborted it.
+        Another producer goes on at once, so an impatient one is given up soon.
         """
-        timeout_s = min(CALL_TIMEOUT_S, self.settings.transaction_timeout_ms / 1_000)
+        limit_s = CALL_TIMEOUT_S if self.is_patient else HASTY_S
+        timeout_s = min(limit_s, self.settings.transaction_timeout_ms / 1_000)
         producer = self._producer
         try:
             call_within(

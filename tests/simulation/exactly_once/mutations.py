@@ -29,7 +29,6 @@ from checkback.sinks.partition.writer import BatchWriter, rows_written
 from checkback.sinks.report import report_of
 from checkback.streaming.batch import terms as terms_module
 from checkback.streaming.batch.terms import TermsOfRun
-from checkback.streaming.start import kept_records as kept_module
 from checkback.streaming.start import preflight as preflight_module
 
 DAY_S = 86_400.0
@@ -260,9 +259,6 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "leader epochs not compared": Mutation(
         lambda: patch.object(Brokers, "_truncated", lambda *_: {}), LOSING
-    ),
-    "ends not compared": Mutation(
-        lambda: patch.object(kept_module, "_too_early", lambda *_: []), LOSING
     ),
 }
 """By what is left out or done wrong."""
