@@ -7,6 +7,7 @@ be done comes out as arrays.
 from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
 from checkback.state.formats.events import BEFORE_OPS, EventKind, Events
 from checkback.state.formats.outcome import Action, Counter, Outcome
+from checkback.state.formats.relay_limits import NO_FLOOR, NO_RELAY, RelayLimits
 from checkback.state.formats.settled_marks import (
     CLAIM_KEY,
     Mark,
@@ -24,6 +25,8 @@ __all__ = [
     "BEFORE_OPS",
     "CLAIM_KEY",
     "NOTHING_READ",
+    "NO_FLOOR",
+    "NO_RELAY",
     "PAGE_SIZE_MAX",
     "PAGE_VERSION",
     "Action",
@@ -34,6 +37,7 @@ __all__ = [
     "Mark",
     "Outcome",
     "Page",
+    "RelayLimits",
     "Rules",
     "SettledMarks",
     "decide",

@@ -21,12 +21,13 @@ from typing import Final
 
 from checkback.state.formats.events import EventKind, Events
 from checkback.state.formats.outcome import Action, Outcome
+from checkback.state.formats.relay_limits import NO_RELAY, RelayLimits
 from checkback.state.page.page import Page
 from checkback.state.page.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.steps.checks import ask_and_discard, next_deadline_ms, take_feedback
 from checkback.state.steps.halves import take_halves
-from checkback.state.steps.ops import expire_waiting_ops, take_ops
+from checkback.state.steps.ops import expire_waiting_ops, refuse_waiting_too_early, take_ops
 from checkback.state.steps.shares import UNLIMITED
 from checkback.state.steps.verdict_retention import (
     forget_verdicts,
@@ -65,6 +66,7 @@ def decide(
     asked_of_group: int = UNLIMITED,
     read_until_ms: int = ALL_READ,
     tell_prepared: bool = False,
+    relay: RelayLimits = NO_RELAY,
 ) -> Decision:
     """Decide about a page's events and about checks, discards and deadlines that are due.
 
@@ -81,13 +83,15 @@ def decide(
         read_until_ms: every half and op that the broker stored at this time or before was read, in
             this batch or an earlier one; NOTHING_READ if no such time is known.
         tell_prepared: give Action.PREPARED rows for the halves that became pending.
+        relay: the limits of the page's partition.
 
     Raises:
         UsageError: an event names an offset of another page.
     """
     builder = PageBuilder(
-        page, now_ms, rules, read_until_ms=read_until_ms, tell_prepared=tell_prepared
+        page, now_ms, rules, read_until_ms=read_until_ms, tell_prepared=tell_prepared, relay=relay
     )
+    refuse_waiting_too_early(builder)
     if len(events):
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
         take_halves(builder, events.of_kind(EventKind.HALF))

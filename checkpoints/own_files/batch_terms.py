@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from checkback.checkpoints.files import OUR_FOLDER, ReadableCheckpoint
+from checkback.checkpoints.own_files.relay_terms import RelayTerms
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules
 
@@ -89,6 +90,7 @@ class BatchTerms:
         clock_ahead_ms: how far this machine's clock is ahead of the brokers', 0 if it is behind.
         leader_epochs: by topic and partition, the leader when the batch was planned, or when the
             brokers last told it. It decides nothing: it shows whether Kafka has what was read.
+        relay: by half partition, which ops relays take; empty where none ever did.
     """
 
     rules: Rules
@@ -97,6 +99,7 @@ class BatchTerms:
     op_ranges: Mapping[int, OpRange] = field(default_factory=dict)
     clock_ahead_ms: int = 0
     leader_epochs: Mapping[tuple[str, int], LeaderEpoch] = field(default_factory=dict)
+    relay: Mapping[int, RelayTerms] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class TermsNote:
     def to_json(self) -> str:
         """Return the note as a JSON document."""
         terms = self.terms
-        document = {
+        document: dict[str, Any] = {
             "format": FORMAT,
             "planned_ms": self.planned_ms,
             "rules": asdict(terms.rules),
@@ -124,6 +127,8 @@ class TermsNote:
             "clock_ahead_ms": terms.clock_ahead_ms,
             "leader_epochs": [[*place, *epoch] for place, epoch in terms.leader_epochs.items()],
         }
+        if terms.relay:
+            document["relay"] = {number: one.to_data() for number, one in terms.relay.items()}
         return json.dumps(document)
 
     @classmethod
@@ -145,6 +150,10 @@ class TermsNote:
             op_ranges_of(document["op_ranges"]),
             int(document["clock_ahead_ms"]),
             {(str(at), int(number)): LeaderEpoch(*map(int, rest)) for at, number, *rest in epochs},
+            {
+                int(number): RelayTerms.from_data(data)
+                for number, data in document.get("relay", {}).items()
+            },
         )
         return cls(int(document["planned_ms"]), terms)
 

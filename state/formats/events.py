@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from checkback.protocol.properties import TRANSACTION_DELIVERED
 from checkback.state.page.columns import Columns
 
 
@@ -66,13 +67,19 @@ class Events(Columns):
         return Events.joined(Events.empty(), *parts)
 
     def of_kind(self, kind: EventKind) -> Events:
-        """Return the rows of this kind, ascending by the records' own offsets."""
+        """Return the rows of this kind, ascending by the records' own offsets.
+
+        Of two rows with one offset, a delivered op comes first.
+        """
         rows = np.flatnonzero(self.kind == kind)
         if not len(rows):
             return Events.empty()
         source = self.source_offset[rows]
-        if np.any(source[1:] < source[:-1]):
-            rows = rows[np.argsort(source, kind="stable")]
+        if np.any(source[1:] <= source[:-1]):
+            # An op comes twice where a relay could not know whether its transaction was committed:
+            # what it said first, that the op is delivered, counts.
+            is_later = self.detail[rows] != TRANSACTION_DELIVERED
+            rows = rows[np.lexsort((is_later, source))]
         elif len(rows) == len(self):
             return self
         return self.take(rows)

@@ -17,6 +17,7 @@ from checkback.state.formats.outcome import (
     Counter,
     Outcome,
 )
+from checkback.state.formats.relay_limits import NO_RELAY, RelayLimits
 from checkback.state.page.page import Page, PendingHalves, SettledOffsets, WaitingOps
 from checkback.state.rules import Rules
 from checkback.state.transitions import ACTION, COUNTERS, NEXT_PHASE, NO_ACTION, Event, Phase
@@ -34,6 +35,7 @@ class PageBuilder:
 
     Attributes:
         read_until_ms: no half and no op of this time or before is unread; at most `now_ms`.
+        relay: the limits of the page's partition.
         phase: uint8[page_size], Phase of each offset.
         halves: pending at the start or come in this batch.
         is_pending: bool[k], false once a half of `halves` has got its verdict.
@@ -43,13 +45,21 @@ class PageBuilder:
     """
 
     def __init__(
-        self, page: Page, now_ms: int, rules: Rules, *, read_until_ms: int, tell_prepared: bool
+        self,
+        page: Page,
+        now_ms: int,
+        rules: Rules,
+        *,
+        read_until_ms: int,
+        tell_prepared: bool,
+        relay: RelayLimits = NO_RELAY,
     ) -> None:
         self.page = page
         self.now_ms = now_ms
         self.read_until_ms = min(now_ms, read_until_ms)
         self.rules = rules
         self.tell_prepared = tell_prepared
+        self.relay = relay
         self.halves: PendingHalves = page.halves
         self.is_pending = np.ones(len(page.halves), np.bool_)
         self.waiting: WaitingOps = page.waiting

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from checkback.state.formats.events import Events
 from checkback.state.formats.identity import group_part
+from checkback.state.formats.relay_limits import NO_FLOOR
 from checkback.state.page.page import PendingHalves
 from checkback.state.page.page_builder import PageBuilder
 from checkback.state.rules import Rules
@@ -56,6 +57,11 @@ def ask_and_discard(
     due = builder.is_pending & ~too_old & (read_ms > halves.deadline_ms)
     used_up = due & (halves.check_times >= max(1, rules.check_max))
     due &= ~used_up
+    if builder.relay.floor != NO_FLOOR:
+        below = halves.index + builder.page.first_offset < builder.relay.floor
+        # A half that is too old is asked nothing more, also where it may not be discarded yet.
+        too_old &= below
+        used_up &= below
     for event, is_over in ((Event.HALF_RETENTION_OVER, too_old), (Event.CHECKS_USED_UP, used_up)):
         rows = np.flatnonzero(is_over)
         builder.apply(event, rows, halves.check_times[rows])

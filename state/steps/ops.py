@@ -4,7 +4,7 @@ The identity of an op is checked while that of its half is known: until the end 
 settles the half. A settled offset keeps two bits only, so a later op with a wrong identity is
 judged by what it says: as a repeat when it agrees with the verdict, else as a contradiction.
 
-A delivered op says that its producer has written the final message. So it waits as long as a half
+A delivered op says that a relay has written the final message. So it waits as long as a half
 may be pending, and only a page that keeps more of them than any has halves refuses it.
 """
 
@@ -51,7 +51,25 @@ def take_ops(builder: PageBuilder, arrived: Events) -> None:
     if len(builder.waiting):
         _release_waiting(builder)
     if len(arrived):
-        _take(builder, _as_ops(builder, arrived))
+        ops = _as_ops(builder, arrived)
+        if builder.relay.taken:
+            ops = _without_too_early(builder, ops)
+        _take(builder, ops)
+
+
+def refuse_waiting_too_early(builder: PageBuilder) -> None:
+    """Refuse the waiting ops that may decide nothing once relays take the ops (rule 9)."""
+    if builder.relay.taken and len(builder.waiting):
+        builder.waiting = _without_too_early(builder, builder.waiting)
+
+
+def _without_too_early(builder: PageBuilder, ops: WaitingOps) -> WaitingOps:
+    halves = ops.index + builder.page.first_offset
+    is_early = builder.relay.come_too_early(ops.source_offset, halves)
+    if not is_early.any():
+        return ops
+    _refuse_without_half(builder, ops.take(is_early))
+    return ops.take(~is_early)
 
 
 def _release_waiting(builder: PageBuilder) -> None:
@@ -190,5 +208,9 @@ def expire_waiting_ops(builder: PageBuilder) -> None:
         return
     expired = builder.waiting.take(is_over)
     builder.waiting = builder.waiting.take(~is_over)
-    event = np.full(len(expired), Event.WAIT_OVER, np.uint8)
-    _count_and_refuse(builder, expired, Phase.ABSENT, event)
+    _refuse_without_half(builder, expired)
+
+
+def _refuse_without_half(builder: PageBuilder, ops: WaitingOps) -> None:
+    event = np.full(len(ops), Event.WAIT_OVER, np.uint8)
+    _count_and_refuse(builder, ops, Phase.ABSENT, event)

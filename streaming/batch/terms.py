@@ -15,7 +15,7 @@ notes the terms when they change (checkpoints/own_files/batch_terms.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -35,11 +35,13 @@ from checkback.checkpoints.own_files.batch_terms import (
     noted_of_plan,
 )
 from checkback.checkpoints.own_files.earlier_terms import earlier_terms
+from checkback.checkpoints.own_files.relay_terms import RelayTerms
 from checkback.checkpoints.spark_files.logs import Offsets, PlannedBatch
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, Place, by_place
-from checkback.state import NOTHING_READ, Rules
+from checkback.state import NO_RELAY, NOTHING_READ, RelayLimits, Rules
+from checkback.streaming.relay.reading import RelayReading
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 from checkback.streaming.start.kept_records import LogEnds
 
@@ -95,30 +97,69 @@ class TaskTerms:
         read_until_ms: by the brokers' clock, as BatchPlans has it.
         hidden: half partitions for which `read_until_ms` does not hold.
         clock_ahead_ms: what the batch's time has to be lessened by to be the brokers'.
+        relay: by half partition, which ops relays take.
     """
 
     rules: Rules
     read_until_ms: int = NOTHING_READ
     hidden: frozenset[int] = frozenset()
     clock_ahead_ms: int = 0
+    relay: Mapping[int, RelayTerms] = field(default_factory=dict)
 
     def read_until_of(self, half_partition: int) -> int:
         """Return up to which time all halves of a partition, and the ops on them, were read."""
-        return NOTHING_READ if half_partition in self.hidden else self.read_until_ms
+        if half_partition in self.hidden:
+            return NOTHING_READ
+        relay = self.relay.get(half_partition)
+        if relay is None or not relay.is_relayed:
+            return self.read_until_ms
+        if relay.read_until_ms is None:
+            return NOTHING_READ
+        return min(self.read_until_ms, relay.read_until_ms)
+
+    def limits_of(self, half_partition: int) -> RelayLimits:
+        """Return what the pages of a partition may not do because of relays."""
+        relay = self.relay.get(half_partition)
+        return NO_RELAY if relay is None else relay.limits
+
+    def waits_for_mark(self, half_partition: int) -> bool:
+        """Return whether time goes on in a partition by the marks of a relay."""
+        relay = self.relay.get(half_partition)
+        return relay is not None and relay.is_relayed
 
     def to_property(self, op_ranges: Mapping[int, OpRange]) -> str:
         """Return the local property that hands these terms to the tasks of a batch."""
-        partitions = (op_ranges.get(at, ANY_HALF) for at in range(max(op_ranges, default=-1) + 1))
-        ranges = ",".join(f"{first}:{end}" for first, end in partitions)
-        document = {**asdict(self), "hidden": sorted(self.hidden)}
+        partitions = range(max((*op_ranges, *self.relay), default=-1) + 1)
+        ranges = ",".join(
+            ":".join(map(str, (*op_ranges.get(at, ANY_HALF), *self._relayed(at))))
+            for at in partitions
+        )
+        document = {
+            "rules": asdict(self.rules),
+            "read_until_ms": self.read_until_ms,
+            "hidden": sorted(self.hidden),
+            "clock_ahead_ms": self.clock_ahead_ms,
+        }
+        if self.relay:
+            document["relay"] = {at: relay.to_data() for at, relay in self.relay.items()}
         return PART.join((str(self.rules.max_message_bytes), ranges, json.dumps(document)))
+
+    def _relayed(self, partition: int) -> Iterator[int]:
+        relay = self.relay.get(partition)
+        for span in () if relay is None else relay.spans:
+            yield span.ops_from
+            yield 2**63 - 1 if span.ops_until is None else span.ops_until
 
     @classmethod
     def from_property(cls, text: str) -> TaskTerms:
         """Return the terms in a local property that `to_property` made."""
         document = json.loads(text.split(PART, 2)[2])
-        rules = Rules.from_stored(document.pop("rules"))
-        return cls(rules, **{**document, "hidden": frozenset(document["hidden"])})
+        rules, relay = Rules.from_stored(document.pop("rules")), document.pop("relay", {})
+        return cls(
+            rules,
+            **{**document, "hidden": frozenset(document["hidden"])},
+            relay={int(at): RelayTerms.from_data(data) for at, data in relay.items()},
+        )
 
 
 def terms_of_task() -> TaskTerms:
@@ -173,6 +214,7 @@ class TermsOfRun:
         is_begun: returns whether anything of a batch is written.
         half_topic: its name.
         page_size: half offsets per page.
+        relay: reads what relays say; None where none ever took an op.
     """
 
     store: CheckpointStore
@@ -186,6 +228,7 @@ class TermsOfRun:
     is_begun: Callable[[int], bool]
     half_topic: str
     page_size: int
+    relay: RelayReading | None = None
     _last: tuple[int, PlannedBatch] | None = field(default=None, init=False)
     _terms: BatchTerms | None = field(default=None, init=False)
     _stored: Mapping[Place, int] = field(default_factory=dict, init=False)
@@ -203,7 +246,9 @@ class TermsOfRun:
         """
         terms = self._of_batch(batch_id, plans)
         until_ms = plans.read_until_ms(terms.clock_ahead_ms)
-        task = TaskTerms(terms.rules, until_ms, terms.hidden, terms.clock_ahead_ms)
+        task = TaskTerms(
+            terms.rules, until_ms, terms.hidden, terms.clock_ahead_ms, dict(terms.relay)
+        )
         context.setLocalProperty(TERMS_PROPERTY, task.to_property(terms.op_ranges))
 
     def plans_of(self, batch_id: int) -> BatchPlans:
@@ -220,6 +265,11 @@ class TermsOfRun:
         self._last = batch_id, batch
         return BatchPlans(batch, before)
 
+    @property
+    def relayed(self) -> Mapping[int, RelayTerms]:
+        """Which ops relays take, by the terms of the last batch."""
+        return {} if self._terms is None else self._terms.relay
+
     def _of_batch(self, batch_id: int, plans: BatchPlans) -> BatchTerms:
         last, stored_before = self._terms, self._stored
         noted = newest_terms(self.store) if last is None else last
@@ -228,9 +278,9 @@ class TermsOfRun:
         self._stored = stored = {place: end.offset for place, end in ends.items()}
         if last is None:
             found = self._begun_with(batch_id, plans)
-            terms = self._fresh(plans, None, stored) if found is None else found
+            terms = self._fresh(batch_id, plans, None, stored) if found is None else found
         else:
-            terms = self._fresh(plans, last, stored_before)
+            terms = self._fresh(batch_id, plans, last, stored_before)
         terms = replace(terms, leader_epochs=epochs_after(plans, epochs, ends))
         if terms != last:
             planned_ms, is_first = plans.batch.timestamp_ms, last is None
@@ -266,7 +316,11 @@ class TermsOfRun:
         return replace(noted, access=self.access)
 
     def _fresh(
-        self, plans: BatchPlans, last: BatchTerms | None, stored_before: Mapping[Place, int]
+        self,
+        batch_id: int,
+        plans: BatchPlans,
+        last: BatchTerms | None,
+        stored_before: Mapping[Place, int],
     ) -> BatchTerms:
         ahead_ms = max(0, self.clock_ahead_ms())
         ranges = self._op_ranges(plans)
@@ -277,8 +331,23 @@ class TermsOfRun:
                 ranges = last.op_ranges
         if last is None or ranges is not last.op_ranges:
             ranges = {at: OpRange(first, end + self._margin) for at, (first, end) in ranges.items()}
-        hidden = hidden_partitions(plans.batch.ends, stored_before)
-        return BatchTerms(self.rules, self.access, hidden, ranges, ahead_ms)
+        relay, ends = self._relay_terms(batch_id, plans.batch.ends, last), plans.batch.ends
+        if self.relay is not None:
+            ends = self.relay.judged(ends, relay)
+        hidden = hidden_partitions(ends, stored_before)
+        return BatchTerms(self.rules, self.access, hidden, ranges, ahead_ms, relay=relay)
+
+    def _relay_terms(
+        self, batch_id: int, ends: Offsets, last: BatchTerms | None
+    ) -> dict[int, RelayTerms]:
+        if self.relay is None:
+            return {}
+        if last is not None:
+            return self.relay.of_batch(ends, last.relay)
+        # The first batch of a run looks at no mark: a job that was replaced may decide it by its
+        # own last note, and store the state.
+        noted = noted_before(self.store, batch_id)
+        return self.relay.gone_on(ends, {} if noted is None else noted.relay, {})
 
     def _op_ranges(self, plans: BatchPlans) -> Mapping[int, OpRange]:
         """Return the halves that an op can name now; any where the partition's end is unknown."""

@@ -31,11 +31,18 @@ public final class RecordDecoder implements Serializable {
   static final byte[][] NAMES_OF_HALF = all(HALF_ORDER);
   static final byte[][] NAMES_OF_OP = all(OP_ORDER);
   static final byte[][] KNOWN_STATES = all(STATES);
+  static final byte[][] KINDS_OF_DECIDED = all(DECIDED_KINDS);
+
+  /** Kinds of ops besides those of KINDS_OF_DECIDED: read by the job, read from the direct topic. */
+  static final int READ = -1;
+  static final int DIRECT = -2;
+
   static final byte[] DELIVERED_STATE = bytes(DELIVERED);
 
   private final UTF8String halfTopic;
   private final UTF8String directOpTopic;
   private final UTF8String feedbackTopic;
+  private final UTF8String decidedTopic;
   private final long pageSize;
   private final HashSet systemTopics = new HashSet();
   private final byte[][] systemPrefixes;
@@ -45,18 +52,20 @@ public final class RecordDecoder implements Serializable {
 
   /**
    * @param halfTopic the topic of halves
-   * @param directOpTopic the topic on which an op may say delivered
+   * @param directOpTopic the former topic on which an op may say delivered
    * @param feedbackTopic the topic of feedback; a record of any other topic is an op
+   * @param decidedTopic the topic on which relays write what they made of each op
    * @param systemTopics names of topics for which no half may be, a space between two of them
    * @param systemPrefixes what names of such topics begin with, in the same way
    * @param pageSize half offsets per page
    */
   public RecordDecoder(
-      String halfTopic, String directOpTopic, String feedbackTopic, String systemTopics,
-      String systemPrefixes, long pageSize) {
+      String halfTopic, String directOpTopic, String feedbackTopic, String decidedTopic,
+      String systemTopics, String systemPrefixes, long pageSize) {
     this.halfTopic = UTF8String.fromString(halfTopic);
     this.directOpTopic = UTF8String.fromString(directOpTopic);
     this.feedbackTopic = UTF8String.fromString(feedbackTopic);
+    this.decidedTopic = UTF8String.fromString(decidedTopic);
     String[] names = systemTopics.split(" ");
     for (int at = 0; at < names.length; at++) {
       this.systemTopics.add(UTF8String.fromString(names[at]));
@@ -77,7 +86,8 @@ public final class RecordDecoder implements Serializable {
 
   /**
    * Returns the event of a record, in a row that the next call writes over; null for a record of the
-   * feedback topic that is no feedback, or of no half: a tick, or a stranger's.
+   * feedback topic that is no feedback, or of no half: a tick, or a stranger's; for an op that a
+   * relay takes; and for a record of the decided topic that is about no op.
    *
    * @param key of the record; only needed where access control is on
    */
@@ -92,7 +102,14 @@ public final class RecordDecoder implements Serializable {
     if (topic.equals(this.feedbackTopic)) {
       return this.feedback(record);
     }
-    return this.op(record, topic.equals(this.directOpTopic));
+    if (topic.equals(this.decidedTopic)) {
+      return this.decided(record);
+    }
+    boolean isDirect = topic.equals(this.directOpTopic);
+    if (!isDirect && this.terms.isRelayed(partition, offset)) {
+      return null;
+    }
+    return this.op(record, isDirect ? DIRECT : READ);
   }
 
   /** Returns what reads records for this thread. Tasks have decoders of their own. */
@@ -175,19 +192,39 @@ public final class RecordDecoder implements Serializable {
     return size == 0 ? HALF_BODY_EMPTY : size > bodyBytesMax ? HALF_BODY_TOO_LARGE : TAKEN;
   }
 
-  private InternalRow op(KafkaRecord record, boolean isDirect) {
-    long source = record.offset + (isDirect ? BEFORE_OPS : 0L);
+  /** Reads what a relay made of an op; the last header says what, and where the op stands. */
+  private InternalRow decided(KafkaRecord record) {
+    RecordHeaders headers = record.headers;
+    int last = headers.count() - 1;
+    for (int kind = 0; last >= 0 && kind < KINDS_OF_DECIDED.length; kind++) {
+      if (headers.isNamed(last, KINDS_OF_DECIDED[kind])) {
+        record.offset = headers.number(last, OFFSET_DIGITS_MAX);
+        headers.dropLast();
+        return record.offset == RecordHeaders.NONE ? null : this.op(record, kind);
+      }
+    }
+    return null;
+  }
+
+  /** @param kind what a relay made of it, or READ or DIRECT */
+  private InternalRow op(KafkaRecord record, int kind) {
+    long source = record.offset + (kind == DIRECT ? BEFORE_OPS : 0L);
     long named = record.numberInValue();
     record.order(NAMES_OF_OP);
     int group = record.place(PGROUP_OF_OP);
     int id = record.place(UNIQ_KEY_OF_OP);
     record.identity.read(record.headers, group, id);
-    int state = this.stateOf(record, isDirect);
-    int refusal = this.verdict(record, 1);
+    int state = this.stateOf(record, kind);
+    // Relays deliver only what they have verified, and only the pipeline writes that they did.
+    int refusal = kind == DELIVERED_BY_RELAY ? TAKEN : this.verdict(record, 1);
+    if (kind == UNREADABLE_FOR_RELAY) {
+      refusal = OP_HEADER_NAME_INVALID;
+    }
     if (refusal == TAKEN) {
       refusal = refusalOfOp(record, named, state, group, id);
     }
-    if (refusal == TAKEN && !this.terms.mayName(record.partition, named)) {
+    if (refusal == TAKEN
+        && (kind == EARLY_FOR_RELAY || !this.terms.mayName(record.partition, named))) {
       refusal = OP_WITHOUT_HALF;
     }
     if (refusal != TAKEN) {
@@ -216,14 +253,14 @@ public final class RecordDecoder implements Serializable {
     return record.hasOddName() ? OP_HEADER_NAME_INVALID : TAKEN;
   }
 
-  private int stateOf(KafkaRecord record, boolean isDirect) {
+  private int stateOf(KafkaRecord record, int kind) {
     int place = record.place(STATE_OF_OP);
     for (int at = 0; at < STATES.length; at++) {
       if (record.headers.says(place, KNOWN_STATES[at])) {
         return Integer.parseInt(STATES[at]);
       }
     }
-    boolean mayDeliver = isDirect && this.verifier == null;
+    boolean mayDeliver = kind == DELIVERED_BY_RELAY || (kind == DIRECT && this.verifier == null);
     boolean delivers = mayDeliver && record.headers.says(place, DELIVERED_STATE);
     return delivers ? Integer.parseInt(DELIVERED) : UNKNOWN_STATE;
   }

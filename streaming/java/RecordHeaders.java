@@ -101,6 +101,11 @@ final class RecordHeaders {
     return this.count;
   }
 
+  /** Takes the last header off: what is read from now on does not have it. */
+  void dropLast() {
+    this.count--;
+  }
+
   /** Returns how many bytes all headers take together, at most. */
   int sizeInBytes() {
     return this.sizeInBytes;

@@ -177,6 +177,7 @@ def advance_page(
         asked_of_group=budget.of_group,
         read_until_ms=read_until_ms,
         tell_prepared=settings.tell_prepared,
+        relay=terms.limits_of(partition),
     )
     outcome, packed = decision.outcome, b""
     if decision.wake_at_ms is None:
@@ -184,7 +185,8 @@ def advance_page(
     else:
         packed = decision.page.pack()
         state.update((STATE_VERSION, packed))
-        duration_ms = sleep_ms(decision.wake_at_ms, now_ms, read_until_ms, budget)
+        waits = terms.waits_for_mark(partition)
+        duration_ms = sleep_ms(decision.wake_at_ms, now_ms, read_until_ms, budget, waits=waits)
         state.setTimeoutDuration(duration_ms)
         outcome = replace(outcome, wake_at_ms=clock_ms + duration_ms, state_bytes=len(packed))
     budget.spend(outcome)
@@ -192,14 +194,17 @@ def advance_page(
     return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
 
 
-def sleep_ms(wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudget) -> int:
+def sleep_ms(
+    wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudget, *, waits: bool = False
+) -> int:
     """Return how long a page sleeps before its next deadline.
 
-    The time may have passed already, if its ops are unread or the budget was spent.
+    The time may have passed already, if its ops are unread, if it waits for a relay's mark, or the
+    budget was spent.
     """
     if wake_at_ms > now_ms:
         return wake_at_ms - now_ms
-    if read_until_ms == NOTHING_READ:
+    if read_until_ms == NOTHING_READ or waits:
         return BACKLOG_SLEEP_MS
     # Spark fires strictly after the timeout; 1 is the shortest it takes.
     return max(1, budget.sleep_ms()) if wake_at_ms < read_until_ms else 1

@@ -35,11 +35,13 @@ def decode(
     page_size: int,
     verification: RecordVerification | None = None,
 ) -> DataFrame:
-    """Return one event row per record of the half and op topics and per feedback.
+    """Return one event row per record of the half and op topics, per decided op and per feedback.
 
-    Other records of the feedback topic are skipped: ticks, and records of a stranger, although only
-    the pipeline may write there. The terms of the batch (batch_terms.py) say how large a half may
-    be and which halves an op or a feedback may name; outside of a batch anything goes.
+    Other records of the feedback and decided topics are skipped: ticks, what is said of a
+    partition, and records of a stranger, although only the pipeline may write there. So are ops
+    that a relay takes: the decided topic has them. The terms of the batch (batch_terms.py) say how
+    large a half may be, which halves an op or a feedback may name, and which ops relays take;
+    outside of a batch anything goes.
 
     Args:
         rows: as Spark's Kafka source gives them, with headers.
@@ -51,8 +53,8 @@ def decode(
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
         offset long (of the half), time_ms long (of the record), identity long (see
         state/formats/identity.py), detail long (a half's immunity time in ms or -1, an op's state,
-        a feedback's check times, a refusal's code), source_offset long (of the record itself); as
-        state.Events has them.
+        a feedback's check times, a refusal's code), source_offset long (of the record itself; of a
+        decided op where it stands on the op topic); as state.Events has them.
     """
     spark = rows.sparkSession
     decoder = _decoder(spark, topics, page_size)
@@ -79,7 +81,7 @@ def _decoder(spark: SparkSession, topics: TopicNames, page_size: int) -> Any:
     if topics.rules:
         refused.append(topics.rules)
     return java_class(spark, DECODER)(
-        *(topics.half, topics.direct_op, topics.feedback),
+        *(topics.half, topics.direct_op, topics.feedback, topics.decided),
         *map(" ".join, (refused, beginnings)),
         page_size,
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 from checkback.protocol import properties as names
 from checkback.protocol import refusals
+from checkback.protocol.decided import OP_KIND_HEADERS, OpKind
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.signed_content import (
     BORN_TIME_TOLERANCE_MS,
@@ -18,6 +19,7 @@ from checkback.state.formats.identity import SLICE, TRANSACTION_BITS
 
 HALF: Final = names.HALF_PROTOCOL_ORDER
 OP: Final = names.OP_PROTOCOL_ORDER
+KINDS: Final = tuple(OpKind)
 TERMS_PROPERTY: Final = "checkback.batch_terms"
 """The local property with the terms of a batch (batch_terms.py)."""
 BLOCK_BYTES: Final = 64
@@ -46,6 +48,10 @@ NUMBERS: Final = {
     "TOPIC_LENGTH_MAX": refusals.TOPIC_LENGTH_MAX,
     "IMMUNITY_DIGITS_MAX": refusals.IMMUNITY_DIGITS_MAX,
     "NO_IMMUNITY": NO_IMMUNITY,
+    "OFFSET_DIGITS_MAX": len(str(2**63 - 1)),
+    "DELIVERED_BY_RELAY": KINDS.index(OpKind.DELIVERED),
+    "EARLY_FOR_RELAY": KINDS.index(OpKind.EARLY),
+    "UNREADABLE_FOR_RELAY": KINDS.index(OpKind.UNREADABLE),
     "TRANSACTION_BITS": TRANSACTION_BITS,
     "SLICE": SLICE,
     "TIMESTAMP_BYTES_MAX": TIMESTAMP_BYTES_MAX,
@@ -69,6 +75,7 @@ TEXTS: Final = {
 LISTS: Final[dict[str, tuple[str, ...]]] = {
     "HALF_ORDER": HALF,
     "OP_ORDER": OP,
+    "DECIDED_KINDS": tuple(OP_KIND_HEADERS[kind] for kind in KINDS),
     "STATES": tuple(
         str(state) for state in names.OP_STATES if state != names.TRANSACTION_DELIVERED
     ),

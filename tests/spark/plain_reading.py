@@ -17,6 +17,9 @@ from checkback.state.formats.identity import TRANSACTION_BITS, identity_words
 BODY_BYTES_MAX: Final = 300
 OP_RANGES: Final = {0: (100, 50_000_000), 1: (0, 2**63 - 1), 2: (1_000_000, 10**12)}
 """By partition, from which offset up to which one ops and feedback may name halves."""
+RELAYED: Final = {0: ((1, 2),), 1: ((0, 1), (2_000, 2**40)), 2: ((4_000, 2**62),)}
+"""By partition, which ops of the op topic relays take."""
+DECIDED_KINDS: Final = ("delivered", "passed", "early", "unreadable")
 
 
 class Event(NamedTuple):
@@ -77,7 +80,19 @@ class PlainReading:
             return self.half(row)
         if row.topic == self.names.feedback:
             return self.feedback(row)
-        return self.op(row)
+        if row.topic == self.names.decided:
+            return self.decided(row)
+        spans = RELAYED.get(row.partition, ()) if row.topic == self.names.op else ()
+        is_relayed = any(first <= row.offset < end for first, end in spans)
+        return None if is_relayed else self.op(row)
+
+    def decided(self, row: KafkaRow) -> Event | None:
+        *rest, last = row.headers or [("", b"")]
+        name, at = last[0].removeprefix("__checkback.decided."), number(last[1])
+        if name not in DECIDED_KINDS or last[0] == name or at is None or len(last[1] or b"") > 19:
+            return None
+        op = replace(row, headers=rest, offset=at)
+        return self.op(op, name)
 
     def made(self, row: KafkaRow, kind: int, at: int, detail: int, words: Any) -> Event:
         source = row.offset + (BEFORE_OPS if row.topic == self.names.direct_op else 0)
@@ -142,13 +157,20 @@ class PlainReading:
             return None
         return self.made(row, EventKind.UNDELIVERED, named, number(times) or 0, (0, 0))
 
-    def op(self, row: KafkaRow) -> Event:
-        is_direct, named = row.topic == self.names.direct_op, number(row.value)
+    def op(self, row: KafkaRow, made_of_it: str = "") -> Event:
+        may_deliver = made_of_it == "delivered" or (
+            row.topic == self.names.direct_op and not self.rules
+        )
+        named = number(row.value)
         words, state = self.words(row), first(row, "COMMIT_OR_ROLLBACK")
         # Nobody signs for the former direct op topic: a signature there is read as one for ops.
-        refusal = plainly(self.rules, replace(row, topic=self.names.op)) if self.rules else 0
-        refusal = refusal or self.refusal_of_op(row, is_direct, state)
-        if not refusal and not may_name(row.partition, named or 0):
+        rules = None if made_of_it == "delivered" else self.rules
+        refusal = plainly(rules, replace(row, topic=self.names.op)) if rules else 0
+        if made_of_it == "unreadable":
+            refusal = RefusedReason.OP_HEADER_NAME_INVALID
+        refusal = refusal or self.refusal_of_op(row, state, may_deliver=may_deliver)
+        is_early = made_of_it == "early" or not may_name(row.partition, named or 0)
+        if not refusal and is_early:
             refusal = RefusedReason.OP_WITHOUT_HALF
         if refusal:
             return self.refused_op(row, refusal, words)
@@ -157,8 +179,8 @@ class PlainReading:
     def refused_op(self, row: KafkaRow, refusal: int, words: Any) -> Event:
         return self.made(row, EventKind.REFUSED_OP, row.offset, int(refusal), words)
 
-    def refusal_of_op(self, row: KafkaRow, is_direct: bool, state: bytes | None) -> int:
-        states = (b"0", b"8", b"12", b"9") if is_direct and not self.rules else (b"0", b"8", b"12")
+    def refusal_of_op(self, row: KafkaRow, state: bytes | None, *, may_deliver: bool) -> int:
+        states = (b"0", b"8", b"12", *[b"9"] * may_deliver)
         reasons = {
             RefusedReason.OP_TAG_UNKNOWN: first(row, "TAGS") != b"d",
             RefusedReason.OP_OFFSET_UNREADABLE: number(row.value) is None,

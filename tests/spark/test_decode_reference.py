@@ -16,11 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.seeds import chosen_seed
 from tests.spark.harness import RULES, KafkaRow
-from tests.spark.plain_reading import BODY_BYTES_MAX, OP_RANGES, Event, PlainReading, first
+from tests.spark.plain_reading import (
+    BODY_BYTES_MAX,
+    DECIDED_KINDS,
+    OP_RANGES,
+    RELAYED,
+    Event,
+    PlainReading,
+    first,
+)
 from tests.spark.test_verification import NOW_MS
 from tests.spark.test_verification_reference import GROUPS, TOPICS, a_signer, random_rules, sign
 
 from checkback.checkpoints.own_files.batch_terms import OpRange
+from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_system_topic
@@ -87,8 +96,8 @@ def right(chance: random.Random, names: TopicNames, at: int) -> KafkaRow:
         topic = names.half
         headers += zip(HALF_PROTOCOL_ORDER, said, strict=True)
     elif kind < 8:
-        topic = chance.choice([names.op, names.direct_op])
-        state = chance.choice([b"0", b"8", b"12", b"9" if topic == names.direct_op else b"8"])
+        topic = chance.choice([names.op, names.op, names.direct_op])
+        state = chance.choice([b"0", b"8", b"12", b"9"])
         said = (b"d", state, group, transaction_id, chance.choice([b"true", b"false"]))
         headers += zip(OP_PROTOCOL_ORDER, said, strict=True)
     else:
@@ -140,8 +149,19 @@ def records(
             row = changed(chance, row, names)
         if rules is not None and row.headers and chance.random() < 0.7:
             row = sign(row, a_signer(chance, rules))
+        if row.topic == names.op and chance.random() < 0.6:
+            row = as_decided(chance, row, names)
         made.append(row)
     return made
+
+
+def as_decided(chance: random.Random, op: KafkaRow, names: TopicNames) -> KafkaRow:
+    """Return what a relay writes of an op; now and then something else."""
+    kind = chance.choice([*DECIDED_KINDS, *DECIDED_KINDS, "mark", "", "passed_"])
+    at = chance.choice([b"0", b"77", b"%d" % (2**63 - 1), *NUMBERS, None])
+    headers = [*(op.headers or ()), (f"__checkback.decided.{kind}", at)]
+    row = replace(op, topic=names.decided, headers=headers)
+    return changed(chance, row, names) if chance.random() < 0.2 else row
 
 
 def rows_of(spark: SparkSession, found: list[KafkaRow]) -> DataFrame:
@@ -159,7 +179,12 @@ def ranges(spark: SparkSession) -> Iterator[None]:
     context: Any = spark.sparkContext
     ranges = {at: OpRange(*bounds) for at, bounds in OP_RANGES.items()}
     rules = replace(RULES, max_message_bytes=BODY_BYTES_MAX)
-    context.setLocalProperty(TERMS_PROPERTY, TaskTerms(rules).to_property(ranges))
+    relay = {
+        at: RelayTerms(tuple(RelaySpan(first, 0, end) for first, end in spans))
+        for at, spans in RELAYED.items()
+    }
+    text = TaskTerms(rules, relay=relay).to_property(ranges)
+    context.setLocalProperty(TERMS_PROPERTY, text)
     yield
     context.setLocalProperty(TERMS_PROPERTY, None)
 

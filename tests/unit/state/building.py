@@ -6,7 +6,16 @@ from tests.deciding import rules
 from tests.property.model import COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Record
 from tests.property.paged import acts_of, events_of
 
-from checkback.state import ALL_READ, BEFORE_OPS, EventKind, Page, Rules, decide
+from checkback.state import (
+    ALL_READ,
+    BEFORE_OPS,
+    NO_RELAY,
+    EventKind,
+    Page,
+    RelayLimits,
+    Rules,
+    decide,
+)
 
 RULES = rules(
     transaction_timeout_ms=6_000,
@@ -63,10 +72,16 @@ class Story:
         self.wake_at_ms: int | None = None
 
     def batch(
-        self, now: int, *records: Record, budget: int = 2**31, read_until_ms: int = ALL_READ
+        self,
+        now: int,
+        *records: Record,
+        budget: int = 2**31,
+        read_until_ms: int = ALL_READ,
+        relay: RelayLimits = NO_RELAY,
     ) -> list[Act]:
+        events = events_of(records)
         decision = decide(
-            self.page, events_of(records), now, self.rules, budget, read_until_ms=read_until_ms
+            self.page, events, now, self.rules, budget, read_until_ms=read_until_ms, relay=relay
         )
         self.page = Page.unpack(decision.page.pack())
         self.wake_at_ms = decision.wake_at_ms

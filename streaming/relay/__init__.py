@@ -1,0 +1,1 @@
+"""Who takes the ops: handed to relays and taken back at a start, read in each batch."""

@@ -1,0 +1,236 @@
+"""Reads what relays say of the partitions, for the terms of each batch (docs/decisions/relay.md).
+
+A relay's mark says how far it has come. It is the last record of each of its transactions. So only
+the last records are read before the offset where a batch ends; where a limit has cut the batch
+between two marks, the mark before counts on, which is always safe: floors and times only grow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans
+from checkback.checkpoints.spark_files.logs import Offsets
+from checkback.protocol.decided import (
+    PartitionNote,
+    RelayMark,
+    WrittenUntil,
+    note_headers,
+    note_value,
+    partition_note,
+)
+from checkback.protocol.errors import FencedError
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER
+from checkback.sinks.records.sink_record import sent_headers
+from checkback.sinks.records.source_record import readable_headers
+
+LAST_RECORDS: Final = 32
+"""How far before the end of a batch a mark is looked for: after it stand the end of its
+transaction, what the job has written, and on a quiet topic nothing else."""
+MARK_STEP_MS: Final = 1_000
+"""A mark that is younger by less than this is no reason for a note in the checkpoint."""
+LOOK_S: Final = 5.0
+Marks = Mapping[int, RelayMark]
+
+
+@dataclass(slots=True)
+class MarkReader:
+    """Finds the newest mark in front of given offsets of the decided topic.
+
+    Args:
+        connection: librdkafka's settings for the connection.
+        topic: the decided topic.
+    """
+
+    connection: Mapping[str, Any]
+    topic: str
+    _consumer: Consumer | None = None
+
+    def newest(self, ends: Mapping[int, int]) -> dict[int, RelayMark]:
+        """Return by partition the newest mark among the last records before an offset.
+
+        Brokers that do not answer in time give none.
+        """
+        notes = self._notes({at: end for at, end in ends.items() if end > 0})
+        return {at: note for at, note in notes if isinstance(note, RelayMark)}
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _notes(self, ends: dict[int, int]) -> list[tuple[int, PartitionNote]]:
+        if not ends:
+            return []
+        if self._consumer is None:
+            self._consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
+        starts = ((at, max(0, end - LAST_RECORDS)) for at, end in ends.items())
+        self._consumer.assign([TopicPartition(self.topic, at, start) for at, start in starts])
+        found, left, until_s = [], dict(ends), time.monotonic() + LOOK_S
+        while left and time.monotonic() < until_s:
+            record = self._consumer.poll(0.1)
+            if record is None:
+                continue
+            at, error, offset = record.partition() or 0, record.error(), record.offset() or 0
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    left.pop(at, None)
+                continue
+            if offset >= left.get(at, 0):
+                left.pop(at, None)
+                continue
+            note = partition_note(readable_headers(record), record.value())
+            if note is not None:
+                found.append((at, note))
+            if offset + 1 >= left[at]:
+                del left[at]
+        self._consumer.unassign()
+        return found
+
+
+@dataclass(slots=True)
+class WrittenTeller:
+    """Appends to the decided topic what the job has read and written (rule 10).
+
+    Args:
+        connection: librdkafka's settings for the connection.
+        topic: the decided topic.
+    """
+
+    connection: Mapping[str, Any]
+    topic: str
+    _producer: Producer | None = None
+
+    def tell(self, written: Mapping[int, WrittenUntil]) -> None:
+        """Append by partition; brokers that do not answer learn it with a later batch."""
+        if self._producer is None:
+            own = {"enable.idempotence": True, "linger.ms": 0}
+            self._producer = Producer({**self.connection, **own})
+        for at, note in written.items():
+            headers = sent_headers(note_headers(note))
+            with suppress(KafkaException, BufferError):
+                self._producer.produce(
+                    topic=self.topic, partition=at, value=note_value(note), headers=headers
+                )
+        self._producer.poll(0)
+
+
+@dataclass(slots=True)
+class RelayReading:
+    """Says of each batch which ops relays take, and what their marks say.
+
+    Args:
+        topics: the names of the topics.
+        spans: what relays take and took, as the start of the job has found or written it.
+        newest_marks: returns the newest mark of each partition in front of an offset.
+        tell_written: appends what a batch has read and written; None where no relay waits for it.
+    """
+
+    topics: TopicNames
+    spans: Spans
+    newest_marks: Callable[[Mapping[int, int]], Marks]
+    tell_written: Callable[[Mapping[int, WrittenUntil]], None] | None = None
+    _looked: dict[int, int] = field(default_factory=dict, init=False)
+    _told: dict[int, WrittenUntil] = field(default_factory=dict, init=False)
+
+    def of_batch(self, ends: Offsets, last: Mapping[int, RelayTerms]) -> dict[int, RelayTerms]:
+        """Return the terms of a batch by half partition.
+
+        Args:
+            ends: of its plan.
+            last: the terms of the batch before it.
+        """
+        read = ends.get(self.topics.decided, {})
+        new = {
+            at: read[at]
+            for at in self._relayed(ends) & read.keys()
+            if read[at] != self._looked.get(at)
+        }
+        self._looked.update(new)
+        return self.gone_on(ends, last, self.newest_marks(new) if new else {})
+
+    def gone_on(
+        self, ends: Offsets, last: Mapping[int, RelayTerms], marks: Marks
+    ) -> dict[int, RelayTerms]:
+        """Return the terms of a batch by half partition, given the marks that it has read.
+
+        Raises:
+            FencedError: a replaced job has planned ops that the job may not take yet.
+        """
+        ops, read = (ends.get(name, {}) for name in (self.topics.op, self.topics.decided))
+        for at, spans in self.spans.items():
+            if spans[-1].is_ahead(ops.get(at, 0), read.get(at, 0)):
+                raise FencedError("Another job has planned this batch.")
+        relayed = self._relayed(ends)
+        return {
+            at: _gone_on(spans, last.get(at), marks.get(at)) if at in relayed else RelayTerms(spans)
+            for at, spans in self.spans.items()
+        }
+
+    def _relayed(self, ends: Offsets) -> set[int]:
+        read = ends.get(self.topics.decided, {})
+        return {at for at, spans in self.spans.items() if not spans[-1].is_read(read.get(at, 0))}
+
+    def judged(self, ends: Offsets, relay: Mapping[int, RelayTerms]) -> Offsets:
+        """Return the ends that say whether a batch has read all: without what relays read."""
+        relayed = {at for at, terms in relay.items() if terms.is_relayed}
+        without = {topic: parts for topic, parts in ends.items() if topic != self.topics.decided}
+        ops = without.get(self.topics.op)
+        if ops is not None:
+            without[self.topics.op] = {at: end for at, end in ops.items() if at not in relayed}
+        return without
+
+    def written(self, ends: Offsets, relay: Mapping[int, RelayTerms]) -> None:
+        """Tell relays what the job has read and written: past it they may go on with a key.
+
+        Args:
+            ends: of the batch that is written.
+            relay: its terms.
+        """
+        if self.tell_written is None:
+            return
+        halves, decided = ends.get(self.topics.half, {}), ends.get(self.topics.decided, {})
+        found = {
+            at: WrittenUntil(decided[at], halves.get(at, 0))
+            for at, terms in relay.items()
+            if terms.is_relayed and at in decided
+        }
+        new = {at: note for at, note in found.items() if self._told.get(at) != note}
+        if new:
+            self.tell_written(new)
+            self._told.update(new)
+
+
+def _gone_on(
+    spans: tuple[RelaySpan, ...], last: RelayTerms | None, mark: RelayMark | None
+) -> RelayTerms:
+    """Return the terms of a partition of which relays take the ops.
+
+    Before the first mark no half is discarded that they may deliver, and no time is known.
+    """
+    span = spans[-1]
+    terms = RelayTerms(spans, span.halves_from)
+    if last is not None and last.is_relayed and _is_same(last.spans, spans):
+        terms = replace(last, spans=spans)
+    floor, until_ms = terms.floor, terms.read_until_ms
+    is_of_span = mark is not None and mark.halves_from == span.halves_from
+    if mark is None or not is_of_span or floor is None:
+        return terms
+    if until_ms is not None and mark.read_until_ms < until_ms + MARK_STEP_MS:
+        return terms
+    return replace(
+        terms, floor=max(floor, mark.floor), read_until_ms=mark.read_until_ms or until_ms
+    )
+
+
+def _is_same(before: tuple[RelaySpan, ...], now: tuple[RelaySpan, ...]) -> bool:
+    begin = [(span.ops_from, span.halves_from) for span in now]
+    return [(span.ops_from, span.halves_from) for span in before] == begin
