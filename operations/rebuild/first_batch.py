@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState
 
+from checkback.checkpoints.own_files.relay_terms import RelayTerms, Spans
 from checkback.operations.rebuild.topic_pages import RESTORED_PAGE, RESTORED_SCHEMA
 from checkback.state import Rules
 from checkback.streaming.batch.terms import TaskTerms
@@ -44,6 +45,7 @@ def run_first_batch(
     pages: PageSettings,
     rules: Rules,
     write_batch: BatchFunction,
+    relayed: Spans | None = None,
 ) -> None:
     """Run batch 0 over the restored rows.
 
@@ -54,6 +56,7 @@ def run_first_batch(
         pages: sizes and keys of pages.
         rules: the settings that decide.
         write_batch: the pipeline's sink.
+        relayed: what relays took; None without a decided topic.
 
     Raises:
         StreamingQueryException: the batch failed. Only output with a settled mark counts.
@@ -62,7 +65,7 @@ def run_first_batch(
     wanted = source.where(f"kind <> {RESTORED_PAGE} or blob is not null")
     # Marks of malformed records may name any partition; an impossible one gets no key.
     possible = wanted.where(f.col("partition").between(0, HALF_PARTITIONS_MAX - 1))
-    outcomes = decided(pages.keys.put_on(possible), restoring_function(pages, rules))
+    outcomes = decided(pages.keys.put_on(possible), restoring_function(pages, rules, relayed))
     query = (
         outcomes.writeStream.outputMode("append")
         .option("checkpointLocation", checkpoint)
@@ -74,12 +77,14 @@ def run_first_batch(
     query.awaitTermination()
 
 
-def restoring_function(settings: PageSettings, rules: Rules) -> GroupFunction:
+def restoring_function(
+    settings: PageSettings, rules: Rules, relayed: Spans | None = None
+) -> GroupFunction:
     """Return the pipeline's function for applyInPandasWithState, applied to restored pages."""
     budget = CheckBudget()
     # Ops that came since the topics were read are for the pipeline's first batch to find: nothing
     # counts as read.
-    terms = TaskTerms(rules)
+    terms = TaskTerms(rules, relay={at: RelayTerms(spans) for at, spans in (relayed or {}).items()})
 
     def restore(key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         rows = pd.concat(list(frames), ignore_index=True)

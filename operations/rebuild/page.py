@@ -27,6 +27,7 @@ from checkback.state import EventKind, Events, Mark, Page, Rules, SettledMarks, 
 from checkback.state.formats.events import NO_IMMUNITY
 from checkback.state.formats.settled_marks import NO_IDENTITY
 from checkback.state.page.page import PendingHalves, SettledOffsets
+from checkback.state.steps.ops import is_delivered
 from checkback.state.steps.verdict_retention import forget_at_ms
 from checkback.state.transitions import Phase
 
@@ -270,7 +271,8 @@ def _foreign(empty: Page, halves: Events, marked: _Marked) -> int:
 
 
 def _agrees(ops: Events, phase: Bytes) -> NDArray[np.bool_]:
-    committed = (ops.detail == TRANSACTION_COMMIT_TYPE) & (phase == Phase.COMMITTED)
+    says_commit = (ops.detail == TRANSACTION_COMMIT_TYPE) | is_delivered(ops.detail)
+    committed = says_commit & (phase == Phase.COMMITTED)
     rolled_back = (ops.detail == TRANSACTION_ROLLBACK_TYPE) & (phase == Phase.ROLLED_BACK)
     agrees: NDArray[np.bool_] = committed | rolled_back
     return agrees
@@ -303,7 +305,8 @@ def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[
     says_rollback = said == TRANSACTION_ROLLBACK_TYPE
     gone = (phase == 0) & (ops.offset < known.first_offset)
     says_something = says_commit | says_rollback
-    left = says_something & ~_agrees(ops, phase) & ~gone
+    # A half that a relay delivered is not lost, where no mark says it.
+    left = (says_something | is_delivered(said)) & ~_agrees(ops, phase) & ~gone
     return ops.take(left), int(np.count_nonzero(says_something & gone))
 
 

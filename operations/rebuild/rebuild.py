@@ -19,11 +19,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
+from checkback.checkpoints.own_files.relay_terms import Spans
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.verification import Problem, Verification
@@ -38,10 +40,12 @@ from checkback.operations.rebuild.predecessors import (
     require_unlocked,
     still_running,
 )
+from checkback.operations.rebuild.relayed import spans_on
 from checkback.operations.rebuild.topic_pages import (
     HistorySettings,
     counts_of,
     known_halves,
+    read_topic,
     restored_rows,
 )
 from checkback.operations.rebuild.topic_spans import (
@@ -62,11 +66,15 @@ from checkback.streaming.batch.run_batch import write_outcomes
 from checkback.streaming.job.query_failure import explain
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
+from checkback.streaming.relay.switch import TOPIC_FILE, KnownDecided
 from checkback.streaming.source.kafka_source import pem_text
 from checkback.streaming.spark.driver_jvm import log_path
 from checkback.streaming.spark.session import start_session
 from checkback.streaming.start.preflight import (
+    TIMEOUT_S,
     ClusterFacts,
+    DescribedTopic,
+    describe_topics,
     identity_of,
     look_at_cluster,
     require_settings,
@@ -228,11 +236,13 @@ class _Work:
         history.write.parquet(self._rows)
         counts = counts_of(self.spark.read.parquet(self._rows))
         require_sound(counts, positions, self.unknown_are)
-        first_batch = self._first_batch(sink)
-        ends = positions.ends(self._names.read)
+        relayed = self._relayed(positions)
+        first_batch = self._first_batch(sink, relayed)
+        decided = () if relayed is None else (self._names.decided,)
+        ends = positions.ends((*self._names.read, *decided))
         plan = plan_with_ends(store.read("offsets/0").decode(), ends)
         store.replace("offsets/0", plan)
-        self._seal(sink.query_id)
+        self._seal(sink.query_id, relayed)
         return RebuildReport(
             "from topics",
             False,
@@ -253,7 +263,7 @@ class _Work:
         ends_without_transactions(self.connection, settled, self._partitions(settled), timeout_s)
         return tuple(one.query_id for one in predecessors)
 
-    def _first_batch(self, sink: SinkSettings) -> dict[str, int]:
+    def _first_batch(self, sink: SinkSettings, relayed: Spans | None) -> dict[str, int]:
         identity = identity_of(self.settings, self.facts)
         keys = PageKeys.of(identity)
         pages = PageSettings(identity.page_size, keys)
@@ -265,18 +275,22 @@ class _Work:
 
         try:
             run_first_batch(
-                self.spark, self._rows, self.store.path, pages, self._rules, write_batch
+                self.spark, self._rows, self.store.path, pages, self._rules, write_batch, relayed
             )
         except StreamingQueryException as failure:
             raise explain(failure, log_path(self.settings.log_file)) from failure
         return dict(counts)
 
-    def _seal(self, query_id: str) -> None:
+    def _seal(self, query_id: str, relayed: Spans | None) -> None:
         if self.store.query_id() != query_id:
             raise still_running(f"another rebuild has begun in {self.store.path}")
         self.store.delete("sources")
         self.store.delete(ROWS)
         mark_won(self.store)
+        if relayed is not None:
+            topic = self._described_decided()
+            known = KnownDecided("" if topic is None else topic.topic_id, relayed)
+            self.store.replace_own(TOPIC_FILE, known.to_json())
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
         finish(self.store)
 
@@ -286,12 +300,30 @@ class _Work:
         history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rules, names = present_rules(settings, may_be_part=False), self._names
-        return restored_rows(self.spark, source, names, positions, history, rules)
+        relayed = self._relayed(positions)
+        return restored_rows(self.spark, source, names, positions, history, rules, relayed)
+
+    def _relayed(self, positions: TopicSpans) -> Spans | None:
+        """Return what relays took; None where there is no decided topic."""
+        settings, decided = self.settings, self._names.decided
+        if decided not in positions.spans:
+            return None
+        source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
+        return spans_on(read_topic(self.spark, source, decided, positions))
+
+    def _described_decided(self) -> DescribedTopic | None:
+        """Return the decided topic; it may be there although relays are switched off."""
+        admin, name = AdminClient(self.connection), self._names.decided
+        if name not in admin.list_topics(timeout=TIMEOUT_S).topics:
+            return None
+        return describe_topics(admin, [name])[name]
 
     def _positions(self) -> TopicSpans:
-        names = self._names
+        names, decided = self._names, self._described_decided()
         topics = (*names.read, names.settled, names.refused)
         partitions = {topic: self._partitions(topic) for topic in topics}
+        if decided is not None:
+            partitions[names.decided] = decided.partitions
         return find_spans(self.connection, names, partitions)
 
     def _require_ours(self, found: Verification) -> None:

@@ -16,12 +16,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from checkback.checkpoints.own_files.relay_terms import Spans
 from checkback.operations.rebuild.page import (
     Known,
     RestoredCounts,
     RestoredPage,
     restore_page,
 )
+from checkback.operations.rebuild.relayed import without_relayed
 from checkback.operations.rebuild.topic_spans import TopicSpans
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
@@ -94,6 +96,7 @@ def restored_rows(
     positions: TopicSpans,
     history: HistorySettings,
     rules: AccessControl | None = None,
+    relayed: Spans | None = None,
 ) -> DataFrame:
     """Return one row per page that has state, and the events that the first batch has to judge.
 
@@ -104,6 +107,7 @@ def restored_rows(
         positions: the offsets to read up to.
         history: the sizes and rules.
         rules: of access control; None where it is off.
+        relayed: what relays took; None without a decided topic.
 
     Returns:
         RESTORED_SCHEMA. A row of kind RESTORED_PAGE holds the packed page in `blob`, and counts.
@@ -111,12 +115,21 @@ def restored_rows(
     """
 
     def topic(name: str) -> DataFrame:
-        return _read(spark, source, name, positions)
+        return read_topic(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
     verification = None if rules is None else RecordVerification(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
-    ops = decode(topic(names.op), names, history.page_size, verification=verification)
+    ops = decode(
+        without_relayed(topic(names.op), relayed or {}),
+        names,
+        history.page_size,
+        verification=verification,
+    )
+    if relayed is not None:
+        ops = ops.unionByName(
+            decode(topic(names.decided), names, history.page_size, verification=verification)
+        )
     refused = _refused_ops(topic(names.refused), names)
     ops = ops.join(refused, ["partition", "source_offset"], "left_anti").select(*EVENT_COLUMNS)
     no_blob = f.lit(None).cast("binary").alias("blob")
@@ -133,9 +146,10 @@ def counts_of(rows: DataFrame) -> RestoredCounts:
     return RestoredCounts(**sums.collect()[0].asDict())
 
 
-def _read(
+def read_topic(
     spark: SparkSession, source: Mapping[str, str], topic: str, positions: TopicSpans
 ) -> DataFrame:
+    """Return the records of a topic up to where it is read."""
     reader = spark.read.format("kafka").options(**source).option("subscribe", topic)
     return (
         reader.option("startingOffsets", "earliest")

@@ -59,7 +59,7 @@ def find_spans(
     Args:
         connection: librdkafka settings that reach the brokers.
         names: the topics.
-        partitions: how many each topic has.
+        partitions: how many each topic has; the decided topic is read where it is among them.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.
@@ -67,7 +67,8 @@ def find_spans(
     admin = AdminClient({**connection})
     with_ends = [
         (topic, number)
-        for topic in (*names.read, names.settled, names.refused)
+        for topic in (*names.read, names.settled, names.refused, names.decided)
+        if topic in partitions
         for number in range(partitions[topic])
     ]
     first = _offsets(admin, with_ends, OffsetSpec.earliest())

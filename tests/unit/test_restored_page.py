@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 from tests.property.model import Record
-from tests.property.paged import events_of
-from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, half, op, undelivered
+from tests.property.paged import acts_of, events_of
+from tests.unit.state.building import (
+    COMMIT,
+    DELIVERED,
+    ROLLBACK,
+    RULES,
+    SENT,
+    UNKNOWN,
+    half,
+    op,
+    undelivered,
+)
 
 from checkback.operations.rebuild.page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
 from checkback.protocol.refusals import RefusedReason
@@ -254,3 +264,15 @@ def test_a_page_of_another_half_topic_has_no_void_marks() -> None:
     past.written = [half(0, time=SENT + CLOCK_MARGIN_MS + 1, transaction=99)]
 
     assert past.restored(replace(KNOWN, end_offset=0)).counts.foreign == 1
+
+
+@pytest.mark.parametrize("was_read", [True, False])
+def test_a_half_that_a_relay_delivered_stays_delivered(*, was_read: bool) -> None:
+    """Also where no mark says it yet: the first batch judges what was not read."""
+    past, delivered = Past(half(0)), op(0, DELIVERED, 7)
+    restored = (past.batch(SENT, delivered) if was_read else past.unread(delivered)).restored()
+    decision = decide(restored.page, restored.events, SENT, RULES)
+
+    actions = acts_of(decision.outcome)
+    assert [act.action for act in actions] == ([] if was_read else [Action.DELIVERED])
+    assert decision.page.pending == 0

@@ -1,0 +1,62 @@
+"""What relays have taken and decided, for a rebuild (docs/decisions/relay.md)."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from checkback.checkpoints.own_files.relay_terms import RelaySpan, Spans, with_note
+from checkback.protocol.decided import Closed, RelayMark, Taken, note_headers
+
+_KINDS: Final = {
+    note_headers(note)[0][0]: type(note)
+    for note in (Taken(0, 0), Closed(0), RelayMark(0, 0, 0, 0, 0))
+}
+"""By the name of the last header."""
+_NUMBERS: Final = "ops_from long, halves_from long"
+
+
+def spans_on(decided: DataFrame) -> Spans:
+    """Return what relays took and take, by all records of the decided topic that say so.
+
+    Args:
+        decided: the topic's records, as Spark's Kafka source gives them, with headers.
+    """
+    kind = f.try_element_at("headers", f.lit(-1)).getField("key")
+    said = f.from_json(f.col("value").cast("string"), _NUMBERS)
+    notes = decided.where(kind.isin(*_KINDS)).select(
+        "partition", "offset", kind.alias("kind"), said.getField("ops_from").alias("ops_from"),
+        said.getField("halves_from").alias("halves_from"),
+    )  # fmt: skip
+    # A relay repeats every second what it goes by.
+    first = notes.groupBy("partition", "kind", "ops_from", "halves_from").agg(
+        f.min("offset").alias("offset")
+    )
+    spans: dict[int, tuple[RelaySpan, ...]] = {}
+    for row in sorted(first.collect(), key=lambda row: (row.partition, row.offset)):
+        if row.ops_from is None:
+            continue
+        note = _note(_KINDS[row.kind], int(row.ops_from), int(row.halves_from or 0))
+        spans[row.partition] = with_note(spans.get(row.partition, ()), note, int(row.offset))
+    return spans
+
+
+def _note(
+    kind: type[Taken | Closed | RelayMark], ops_from: int, halves_from: int
+) -> Taken | Closed:
+    return Closed(ops_from) if kind is Closed else Taken(ops_from, halves_from)
+
+
+def without_relayed(ops: DataFrame, spans: Spans) -> DataFrame:
+    """Return the records of the op topic without those that relays took."""
+    taken = [_is_in(at, span) for at, found in spans.items() for span in found]
+    return ops.where(~reduce(or_, taken)) if taken else ops
+
+
+def _is_in(partition: int, span: RelaySpan) -> Column:
+    found = (f.col("partition") == partition) & (f.col("offset") >= span.ops_from)
+    return found if span.ops_until is None else found & (f.col("offset") < span.ops_until)
