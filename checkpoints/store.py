@@ -137,8 +137,8 @@ class CheckpointStore(ReadableCheckpoint):
         """Write one of Checkback's own files; like `replace`."""
         self.replace(f"{OUR_FOLDER}/{name}", text)
 
-    def create_own(self, name: str, text: str) -> bool:
-        """Create one of Checkback's own files unless it exists; readers see the whole file or none.
+    def create(self, name: str, text: str) -> bool:
+        """Create a file unless it exists; readers see the whole file or none.
 
         If two processes create the same file at once, one gets False. On a local file system a hard
         link decides this; on one with conditional writes, the closing of the object; on any other,
@@ -150,17 +150,21 @@ class CheckpointStore(ReadableCheckpoint):
         Raises:
             PrerequisiteError: no space, no permission, or the path can't be written.
         """
-        path = self._path(OUR_FOLDER, name)
+        path = self._path(name)
         with self._refusals():
             if self._file_system().exists(path):
                 return False
             try:
-                self._create(f"{OUR_FOLDER}/{name}", text)
+                self._create(name, text)
             except (Py4JJavaError, FileExistsError):
                 if not self._file_system().exists(path):
                     raise
                 return False
         return True
+
+    def create_own(self, name: str, text: str) -> bool:
+        """Create one of Checkback's own files unless it exists; like `create`."""
+        return self.create(f"{OUR_FOLDER}/{name}", text)
 
     def delete_own(self, name: str) -> None:
         """Delete one of Checkback's own files; do nothing if it does not exist."""

@@ -97,7 +97,7 @@ class Settings:
     )
     trigger_interval_ms: int = _setting(
         0,
-        "Least time between the starts of two batches; 0: none",
+        "Least time between the starts of two batches; 0: none, with a relay 1,000",
         least=0,
         most=TIME_MS_MAX,
     )

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from checkback.checkpoints.spark_files.logs import Offsets
+from checkback.protocol.decided import partition_note
+from checkback.sinks.records.source_record import readable_headers
 
 SLEEP_S_MAX: Final = 20.0
 """Longer, and Spark would end its Python workers, which costs the next batch a second."""
@@ -59,10 +61,12 @@ class RecordWatch:
     Args:
         group: names the consumer; it joins no group.
         connection: librdkafka's settings for the connection.
+        decided_topic: a relay writes marks there every second, which are no reason to wake.
     """
 
     group: str
     connection: Mapping[str, Any]
+    decided_topic: str = ""
     _consumer: Consumer | None = None
 
     def begin(self, ends: Offsets) -> None:
@@ -80,7 +84,13 @@ class RecordWatch:
 
     def sees_record(self, wait_s: float) -> bool:
         """Wait up to a timeout for a record; true for an error, too, which Spark will report."""
-        return self._consumer is not None and self._consumer.poll(wait_s) is not None
+        record = None if self._consumer is None else self._consumer.poll(wait_s)
+        return record is not None and not self._is_note(record)
+
+    def _is_note(self, record: Message) -> bool:
+        if record.error() is not None or record.topic() != self.decided_topic:
+            return False
+        return partition_note(readable_headers(record), record.value()) is not None
 
     def end(self) -> None:
         """Stop watching."""

@@ -43,7 +43,9 @@ class PartitionGrowth:
             ends: of the batch, by topic and partition.
         """
         wanted = len(ends.get(self.topics.half, {}))
-        short = [topic for topic in self.topics.read[1:] if len(ends.get(topic, {})) < wanted]
+        decided = [self.topics.decided] if self.topics.decided in ends else []
+        others = (*self.topics.read[1:], *decided)
+        short = [topic for topic in others if len(ends.get(topic, {})) < wanted]
         if not short or wanted <= self._asked_for:
             return
         self._asked_for = wanted

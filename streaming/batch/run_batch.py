@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from checkback.protocol.errors import FencedError
 from checkback.sinks.kafka.read.list_offsets import by_place
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.report import BatchReport, summed
@@ -23,6 +24,7 @@ from checkback.streaming.batch.partition_growth import PartitionGrowth
 from checkback.streaming.batch.sink_task import REPORT_TYPE, sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
 from checkback.streaming.batch.terms import BatchPlans, TermsOfRun
+from checkback.streaming.relay.reading import RelayReading
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.start.clock_check import AheadWatch
@@ -72,6 +74,8 @@ class RunBatch:
         observed: takes the report, and has the log level.
         clock: refuses a batch with a time that the brokers contradict.
         growth: follows the half topic's partitions.
+        relay: reads and tells what concerns relays; None where none ever took an op.
+        only_batch: the one batch that this run may carry out; None for any.
     """
 
     settings: SinkSettings
@@ -84,6 +88,8 @@ class RunBatch:
     observed: Observation
     clock: AheadWatch
     growth: PartitionGrowth
+    relay: RelayReading | None = None
+    only_batch: int | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write the batch and hold its end until there is something to do.
@@ -104,6 +110,8 @@ class RunBatch:
     def _run(self, outcomes: DataFrame, batch_id: int) -> None:
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
+        if self.only_batch not in (None, batch_id):
+            raise FencedError(f"Another job has finished batch {self.only_batch}.")
         # Step 3: Spark has planned the batch; its terms follow from the plan.
         self.progress.begin(time.monotonic())
         plans = self._planned(outcomes, batch_id)
@@ -113,8 +121,10 @@ class RunBatch:
         report = write_outcomes(outcomes, batch_id, settings, self.ledger)
         self.progress.add(batch_id, report, by_place(plans.batch.ends))
         self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
+        if self.relay is not None and report.pages:
+            self.relay.written(plans.batch.ends, self.terms.relayed)
         # Step 11: Spark writes `commits/N` when this returns.
-        self.idling.hold(finished(batch_id, plans, report))
+        self.idling.hold(self._finished(batch_id, plans, report))
         # Spark plans the next batch now, and on some object stores over another job's plan.
         self.require_own_epoch()
 
@@ -126,7 +136,13 @@ class RunBatch:
         self.growth.follow(plans.batch.ends)
         return plans
 
-
-def finished(batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:
-    """Return what a batch did, from its plans and the report of its tasks."""
-    return FinishedBatch(batch_id, plans.batch.ends, plans.reads_nothing and not report.pages)
+    def _finished(self, batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:
+        """Return what a batch did. Marks, and ops that relays take, are nothing to be done."""
+        ends, before = plans.batch.ends, plans.before
+        if self.relay is None:
+            return FinishedBatch(batch_id, ends, plans.reads_nothing and not report.pages)
+        relayed = self.terms.relayed
+        judged = self.relay.judged(ends, relayed)
+        is_same = before is not None and judged == self.relay.judged(before.ends, relayed)
+        decided = {self.relay.topics.decided: ends.get(self.relay.topics.decided, {})}
+        return FinishedBatch(batch_id, {**judged, **decided}, is_same and not report.pages)

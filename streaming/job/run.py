@@ -25,7 +25,7 @@ from checkback.checkpoints.own_files.batch_terms import AccessVersion, newest_te
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.checkpoints.pending.status import read_page_statuses
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.configuration import Settings
+from checkback.protocol.configuration import ORDER_BY_KEY, Settings
 from checkback.protocol.connection import spark_settings
 from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
 from checkback.sinks.kafka.read.rule_source import rule_source
@@ -52,6 +52,9 @@ from checkback.streaming.job.query import outcomes_of, read_tasks, start_query
 from checkback.streaming.job.query_failure import explain, explain_state, jvm_watched
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
+from checkback.streaming.relay.decided_topic import DecidedTopic
+from checkback.streaming.relay.reading import MarkReader, RelayReading, WrittenTeller
+from checkback.streaming.relay.switch import RelaySwitch
 from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.offset_publisher import OffsetPublisher
@@ -79,6 +82,8 @@ OPEN_TRANSACTION_S: Final = 60.0
 """Brokers end a dead producer's transaction well within this time."""
 SLOW_MS: Final = 30_000
 """A batch that takes so long may wait for replicas."""
+RELAY_INTERVAL_MS: Final = 1_000
+"""The trigger interval where relays take the ops and none is set."""
 CLOCK_S: Final = 10.0
 """How long a comparison of the clocks waits for the brokers."""
 Emit = Callable[[str, dict[str, Any] | ProgressLine], None]
@@ -112,6 +117,7 @@ class Job:
     _idling: Idling | None = None
     _polls_small: bool = False
     _silent: set[str] = field(default_factory=set)
+    _relay: RelaySwitch = field(init=False)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
@@ -217,7 +223,7 @@ class Job:
             if changed is not None:
                 self.emit("access_rules", changed)
                 self._observed.rules_changed(changed)
-            if is_first and not self._leave_direct_op_topic(spark, store, sink, pages):
+            if is_first and not self._begin_ops(spark, store, sink, pages):
                 return
             query = self._start(spark, store, sink, pages)
             if is_first:
@@ -232,10 +238,14 @@ class Job:
             if self._is_over:
                 self._stopping.set()
 
-    def _leave_direct_op_topic(
+    def _begin_ops(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
     ) -> bool:
-        """Read the former direct op topic to its end; return whether the job is to go on."""
+        """Leave the former direct op topic, and see to who takes the ops.
+
+        Returns:
+            Whether the job is to go on.
+        """
         topics = self.settings.topics
 
         def ends(partitions: int) -> dict[int, int]:
@@ -252,7 +262,16 @@ class Job:
                 raise explain(failure, log_path(self.settings.log_file))
             return failure is None
 
-        return DirectOpTopic(store, topics, ends, self.now_ms).leave(run)
+        def decided(partitions: int) -> DecidedTopic:
+            return DecidedTopic(self.settings, self._connection(), partitions)
+
+        def tick() -> None:
+            write_tick(self.settings, self._connection())
+
+        self._relay = RelaySwitch(self.settings, store, decided, tick, self.now_ms)
+        return DirectOpTopic(store, topics, ends, self.now_ms).leave(run) and self._relay.prepare(
+            run
+        )
 
     def _start(
         self,
@@ -267,7 +286,7 @@ class Job:
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rows = read_topics(
             spark,
-            settings.topics.read if planned is None else planned.topics,
+            self._relay.topics if planned is None else planned.topics,
             source,
             settings.batch_events_max,
             polls_small=self._polls_small,
@@ -276,21 +295,38 @@ class Job:
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(is_long=planned is None), self._ledger
+        relay = self._relay_reading()
         run_batch = RunBatch(
             sink,
             self.progress,
             self._stopping,
             ledger,
-            self._terms(store, pages.page_size),
+            self._terms(store, pages.page_size, relay),
             self._require_own_epoch,
             self._idling,
             self._observed,
             self._clock,
             PartitionGrowth(sink.connection, sink.topics),
+            relay,
+            None if planned is None else planned.batch,
         )
         return start_query(outcomes, settings, run_batch, is_long=planned is None)
 
-    def _terms(self, store: CheckpointStore, page_size: int) -> TermsOfRun:
+    def _relay_reading(self) -> RelayReading | None:
+        spans, settings, names = self._relay.spans, self.settings, self.settings.topics
+        if not spans:
+            return None
+        keeps_order = settings.order_of_pages == ORDER_BY_KEY and settings.relay
+        return RelayReading(
+            names,
+            spans,
+            MarkReader(self._connection(), names.decided).newest,
+            WrittenTeller(self._connection(), names.decided).tell if keeps_order else None,
+        )
+
+    def _terms(
+        self, store: CheckpointStore, page_size: int, relay: RelayReading | None
+    ) -> TermsOfRun:
         return TermsOfRun(
             store,
             self._plans(store),
@@ -303,6 +339,7 @@ class Job:
             self._is_begun,
             self.settings.topics.half,
             page_size,
+            relay,
         )
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
@@ -311,8 +348,13 @@ class Job:
         return store if folder is None else LocalCheckpoint(folder)
 
     def _new_idling(self, *, is_long: bool) -> Idling:
-        watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())
-        interval_s = self.settings.trigger_interval_ms / 1_000
+        settings = self.settings
+        watch = RecordWatch(
+            f"{settings.application_id}-watch", self._connection(), settings.topics.decided
+        )
+        # Relays deliver at once, so the job may take its time.
+        pause_ms = RELAY_INTERVAL_MS if settings.relay else 0
+        interval_s = (settings.trigger_interval_ms or pause_ms) / 1_000
         next_wake_ms = self.progress.next_wake_ms if is_long else self.now_ms
         return Idling(watch, self._stopping, next_wake_ms, interval_s, self.now_ms)
 

@@ -26,11 +26,15 @@ class PlannedRun:
 
     Args:
         topics: the topics that the query reads.
-        drops_topic: whether the plan has a topic less than the one before.
+        drops_topic: whether Spark would take the plan for lost data: it has a topic less than the
+            one before, or begins with one that has lost its first records.
+        batch: its number. Where another job has finished it meanwhile, Spark plans the next one,
+            which the run must not carry out.
     """
 
     topics: tuple[str, ...]
     drops_topic: bool
+    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,10 @@ class DirectOpTopic:
         ends, topic = self.store.planned(batch).ends, self.topics.direct_op
         if self.store.last_batch("commits") != batch:
             if topic in ends:
-                return PlannedRun((*self.topics.read, topic), drops_topic=False)
+                return PlannedRun((*self.topics.read, topic), drops_topic=False, batch=batch)
             had_topic = batch > 0 and topic in self.store.planned(batch - 1).ends
-            return PlannedRun(self.topics.read, drops_topic=True) if had_topic else None
+            plan = PlannedRun(self.topics.read, drops_topic=True, batch=batch)
+            return plan if had_topic else None
         if topic not in ends:
             return None
         read = ends[topic]

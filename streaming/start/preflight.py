@@ -129,7 +129,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:
         cluster_id = retry_transient(lambda: _cluster_id(admin), TIMEOUT_S)
-        found = _describe_topics(admin, needed)
+        found = describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
         marks_kept_ms = _require_configs(settings, admin)
@@ -275,6 +275,7 @@ def _plans(settings: Settings) -> list[TopicPlan]:
         half_retention_ms=settings.half_retention_ms,
         max_message_bytes=settings.max_message_bytes,
         keep_compression=settings.keep_compression,
+        relay=settings.relay,
     )
 
 
@@ -283,9 +284,14 @@ def _cluster_id(admin: AdminClient) -> str:
     return str(asked.result(2 * TIMEOUT_S).cluster_id)
 
 
-def _describe_topics(
+def describe_topics(
     admin: AdminClient, needed: Sequence[str], pause: Callable[[float], object] = time.sleep
 ) -> dict[str, DescribedTopic]:
+    """Return the facts of topics; waits a while for one that was just created.
+
+    Raises:
+        BrokerError: a topic is missing, or the brokers do not answer.
+    """
     began_s = time.monotonic()
     facts: dict[str, DescribedTopic] = {}
     while True:
@@ -341,7 +347,7 @@ def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
 def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
     names = settings.topics
     half = facts.topics[names.half].partitions
-    for topic in names.read[1:]:
+    for topic in (*names.read[1:], *[names.decided] * settings.relay):
         found = facts.topics[topic].partitions
         if half != found:
             raise ConfigurationError(
@@ -385,8 +391,8 @@ def _require_configs(settings: Settings, admin: AdminClient) -> int | None:
                     topic=plan.name,
                     name=name,
                 )
-        if plan.name == names.half:
-            _require_retention(settings, int(found["retention.ms"]))
+        if plan.name in (names.half, names.decided):
+            _require_retention(settings, plan.name, int(found["retention.ms"]))
         if plan.name == names.settled:
             marks_kept_ms = int(found["retention.ms"])
     return marks_kept_ms
@@ -398,12 +404,14 @@ def _configs_of(admin: AdminClient, topic: str) -> dict[str, str]:
     return {name: str(one.value) for name, one in answer.result(2 * TIMEOUT_S).items()}
 
 
-def _require_retention(settings: Settings, retention_ms: int) -> None:
+def _require_retention(settings: Settings, topic: str, retention_ms: int) -> None:
     window_ms = settings.pending_window_ms
     if 0 <= retention_ms < window_ms:
+        is_half = topic == settings.topics.half
+        why = "is read when it is settled" if is_half else "a relay's word on it may be read then"
         raise ConfigurationError(
-            f"{settings.topics.half} keeps halves for {duration_text(retention_ms)}, but a half "
-            f"may be pending for {duration_text(window_ms)} and is read when it is settled.",
+            f"{topic} keeps records for {duration_text(retention_ms)}, but a half may be pending "
+            f"for {duration_text(window_ms)} and {why}.",
             remedy=f"Set the topic's retention.ms to {window_ms + DAY_MS} or more.",
             retention_ms=retention_ms,
             window_ms=window_ms,

@@ -37,6 +37,17 @@ def test_the_other_topics_get_as_many_partitions_as_the_half_topic_was_given(
     wait_until(lambda: {len(found) for found in sizes(topics).values()} == {5}, 30)
 
 
+def test_a_decided_topic_that_a_plan_has_grows_with_them(topics: Topics) -> None:
+    topics.create(topics.settings(relay=True))
+    decided = topics.names.decided
+    ends = {topics.names.half: dict.fromkeys(range(3), 0), decided: dict.fromkeys(range(2), 0)}
+
+    PartitionGrowth(topics.connection, topics.names).follow(ends)
+
+    known = AdminClient(topics.connection)
+    wait_until(lambda: len(known.list_topics(timeout=30).topics[decided].partitions) == 3, 30)
+
+
 def test_each_number_of_partitions_is_asked_for_once(topics: Topics) -> None:
     """The plans of the next batches say the same again, and a login may lack the right."""
     growth = PartitionGrowth(topics.connection, topics.names)

@@ -9,15 +9,18 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from checkback.checkpoints.own_files.relay_terms import RelaySpan
 from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
+from checkback.protocol.topics import TopicNames
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.batch.run_batch import RunBatch
 from checkback.streaming.batch.sink_task import sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
 from checkback.streaming.batch.terms import BatchPlans
 from checkback.streaming.job.query_failure import raising_exceptions
+from checkback.streaming.relay.reading import RelayReading
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.start.clock_check import AheadWatch
 
@@ -54,7 +57,8 @@ def run_batch(**changes: Any) -> RunBatch:
     plan = PlannedBatch(0, {}, {})
     terms = MagicMock(plans_of=lambda _: BatchPlans(plan, None))
     observed = MagicMock(log_level="INFO")
-    given |= {"settings": SETTINGS, "progress": Progress(), "stopping": Event(), "ledger": None}
+    given |= {"settings": SETTINGS, "progress": Progress(), "stopping": Event()}
+    given |= {"ledger": None, "relay": None, "only_batch": None}
     return RunBatch(**{**given, "terms": terms, "observed": observed, **changes})
 
 
@@ -140,3 +144,28 @@ def test_outside_of_a_spark_task_nothing_is_written() -> None:
 
     with pytest.raises(OperationalError, match="inside Spark tasks only"):
         next(write(iter(())))
+
+
+@pytest.mark.parametrize(("op", "wants_sleep"), [(1, True), (0, False)])
+def test_a_batch_of_marks_and_of_ops_that_relays_take_did_nothing(
+    op: int, *, wants_sleep: bool
+) -> None:
+    """Partition 1 is the relays', partition 0 the job's."""
+    names, spans = TopicNames(), {1: (RelaySpan(0, 0),)}
+    relay = RelayReading(names, spans, lambda _: {})
+    ends = {names.op: {0: 4, 1: 4}, names.decided: {1: 9}}
+    before = {names.op: {0: 4, 1: 4, op: 3}, names.decided: {1: 7}}
+    plans = BatchPlans(PlannedBatch(0, ends, {}), PlannedBatch(0, before, {}))
+    terms = MagicMock(plans_of=lambda _: plans, relayed=relay.of_batch(ends, {}))
+    idling = MagicMock()
+
+    run_batch(terms=terms, relay=relay, idling=idling)(Outcomes(), 3)  # type: ignore[arg-type]
+
+    [finished] = idling.hold.call_args.args
+    assert finished.did_nothing is wants_sleep
+    assert finished.ends == {names.op: {0: 4}, names.decided: {1: 9}}
+
+
+def test_a_run_of_one_planned_batch_carries_out_no_other() -> None:
+    with pytest.raises(FencedError, match="batch 2"):
+        run_batch(only_batch=2)(Outcomes(), 3)  # type: ignore[arg-type]

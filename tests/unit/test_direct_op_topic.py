@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ NAMES = TopicNames()
 DIRECT = NAMES.direct_op
 PLAIN = {topic: {"0": 5, "1": 7} for topic in NAMES.read}
 OLD = {**PLAIN, DIRECT: {"0": 3, "1": 4}}
-WITH_TOPIC = PlannedRun((*NAMES.read, DIRECT), drops_topic=False)
-WITHOUT_TOPIC = PlannedRun(NAMES.read, drops_topic=True)
+WITH_TOPIC = PlannedRun((*NAMES.read, DIRECT), drops_topic=False, batch=0)
+WITHOUT_TOPIC = PlannedRun(NAMES.read, drops_topic=True, batch=0)
 NOW_MS = 9_000
 
 
@@ -53,7 +54,8 @@ def left(store: Any, ends: Mapping[int, int], *, stops_at: int = -1) -> list[Pla
     runs: list[PlannedRun] = []
 
     def run(planned: PlannedRun) -> bool:
-        runs.append(planned)
+        assert planned.batch == store.last_batch("offsets")
+        runs.append(replace(planned, batch=0))
         if len(runs) - 1 == stops_at:
             return False
         store.committed = store.last_batch("offsets")

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.checkpoints.spark_files.logs import Offsets
+from checkback.protocol.decided import (
+    OpKind,
+    RelayMark,
+    note_headers,
+    note_value,
+    passed_headers,
+)
+from checkback.protocol.properties import Headers
 from checkback.streaming.batch.idle_wait import FinishedBatch, Idling, RecordWatch
 
+MARK = RelayMark(9, 3, 1_000, 5, 2)
 NOTHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=True)
 SOMETHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=False)
 
@@ -164,3 +174,24 @@ def test_a_batch_that_took_longer_than_the_interval_is_let_go_at_once() -> None:
     idling.hold(SOMETHING)
 
     assert waits.steady_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("topic", "headers", "wakes"),
+    [
+        ("decided", note_headers(MARK), False),
+        ("decided", passed_headers([], OpKind.PASSED, 7), True),
+        ("half", note_headers(MARK), True),
+    ],
+)
+def test_what_relays_say_of_a_partition_does_not_wake_a_sleeper(
+    topic: str, headers: Headers, *, wakes: bool
+) -> None:
+    record = MagicMock(
+        error=lambda: None, topic=lambda: topic, headers=lambda: headers,
+        value=lambda: note_value(MARK),
+    )  # fmt: skip
+    watch = RecordWatch("w", {}, "decided")
+    watch._consumer = MagicMock(poll=lambda _: record)
+
+    assert watch.sees_record(0.1) is wakes

@@ -16,7 +16,7 @@ from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
 from checkback.streaming.start import announce, preflight
 from checkback.streaming.start import topic_claim as claim
-from checkback.streaming.start.preflight import _describe_topics as describe_topics
+from checkback.streaming.start.preflight import describe_topics as describe_topics
 from checkback.streaming.start.transaction_timeout import LIMIT, broker_limit_ms
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -1,0 +1,358 @@
+"""Reads and writes on the decided topic who takes the ops; passes on what relays left behind.
+
+One transactional id serves all starts over these topics: a start that begins ends what an earlier
+one was about to write, so who takes the ops is decided by one start at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.checkpoints.own_files.relay_terms import Spans
+from checkback.protocol.configuration import Settings
+from checkback.protocol.decided import (
+    Closed,
+    OpKind,
+    PartitionNote,
+    RelayMark,
+    Taken,
+    note_headers,
+    note_value,
+    partition_note,
+    passed_headers,
+)
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.protocol.properties import Headers, whole_number
+from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
+from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
+from checkback.sinks.records.sink_record import sent_headers
+from checkback.sinks.records.source_record import is_unreadable, readable, readable_headers
+
+TIMEOUT_S: Final = 30.0
+OPEN_TRANSACTION_S: Final = 60.0
+"""Brokers end a dead relay's transaction well within this time."""
+LOOK_BACK: Final = 1_000
+"""Where the newest word on a partition is looked for at first, before its end: a relay's mark
+stands there every second."""
+PASSED_AT_ONCE: Final = 2_000
+"""Ops that one Kafka transaction passes on."""
+SESSION_MS: Final = 10_000
+"""How long the brokers keep a start that died for a member of the relays' group."""
+Words = Mapping[int, list[tuple[Taken | Closed | RelayMark, int]]]
+"""By partition, what records say of it and where they stand, in their order."""
+
+
+def relay_group(settings: Settings) -> str:
+    """Return the consumer group of the relays."""
+    return f"{settings.application_id}-relay"
+
+
+@dataclass(slots=True)
+class DecidedTopic:
+    """The decided topic, for one start of the job.
+
+    Args:
+        settings: the job's.
+        connection: librdkafka's settings for the connection.
+        partitions: how many the half topic has.
+    """
+
+    settings: Settings
+    connection: Mapping[str, Any]
+    partitions: int
+    positions: dict[int, int] = field(default_factory=dict, init=False)
+    """How far relays had come in the op partitions, by their marks."""
+    _producer: Producer = field(init=False)
+    _admin: AdminClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._admin = AdminClient(dict(self.connection))
+        own = {
+            # The same for a checkpoint that is rebuilt, and another one for other topics.
+            "transactional.id": f"{self.settings.application_id}-{self.settings.topics.decided}",
+            "transaction.timeout.ms": int(OPEN_TRANSACTION_S * 1_000),
+        }
+        self._producer = Producer({**self.connection, **own})
+        with _refusals("fence earlier starts"):
+            self._producer.init_transactions(TIMEOUT_S)
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+        return self.settings.topics.decided
+
+    def half_ends(self) -> dict[int, int]:
+        """Return where the half partitions end, records of open transactions included."""
+        return self._ends(self.settings.topics.half, OffsetSpec.latest())
+
+    def begins(self) -> dict[int, int]:
+        """Return the first offset of each decided partition."""
+        return self._ends(self.settings.topics.decided, OffsetSpec.earliest())
+
+    def words(self, known: Spans, read: Mapping[int, int]) -> Words:
+        """Return by partition what was said last, or all that was said where nothing is known.
+
+        Args:
+            known: what the checkpoint knows.
+            read: how far the checkpoint has read the topic.
+
+        Raises:
+            CheckpointError: the topic ends before what was read, or a transaction does not end.
+            BrokerError: the brokers do not answer.
+        """
+        topic = self.settings.topics.decided
+        begins, ends = self.begins(), self._ends(topic, OffsetSpec.latest())
+        lost = sorted(at for at, offset in read.items() if offset > ends.get(at, 0))
+        if lost:
+            raise CheckpointError(
+                f"Partitions {lost} of {topic} end before what this checkpoint has read of them: "
+                "the topic was deleted or lost records, and with them what relays delivered.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+                topic=topic,
+                partitions=lost,
+            )
+        self._wait_for(ends)
+        return {
+            at: self._words_of(at, begins[at], end, is_known=bool(known.get(at)))
+            for at, end in ends.items()
+        }
+
+    def take(self, spans: Mapping[int, Taken]) -> None:
+        """Write that relays take the ops of partitions."""
+
+        def say() -> None:
+            for at, taken in spans.items():
+                self._say(at, taken)
+
+        self._in_transaction(say)
+
+    def require_no_relay(self) -> None:
+        """Refuse to go on while a relay is alive.
+
+        Raises:
+            CheckpointError: the group of relays has members.
+            BrokerError: the brokers do not answer.
+        """
+        group = relay_group(self.settings)
+        asked: Any = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+        try:
+            members = asked[group].result(2 * TIMEOUT_S).members
+        except KafkaException as error:
+            if cause_of(error).name() != "GROUP_ID_NOT_FOUND":
+                raise _not_possible("describe the relays' group", error) from error
+            return
+        if members:
+            raise self._is_alive(len(members))
+
+    def close_relays(
+        self, read: Mapping[int, int], taken_from: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Pass on what relays left behind, and write that the job takes the ops again (rule 9).
+
+        Args:
+            read: by partition to be closed, up to where the job itself has read the ops.
+            taken_from: the same partitions, where the relays began.
+
+        Returns:
+            By partition the first op that is the job's.
+
+        Raises:
+            CheckpointError: a relay is alive.
+            BrokerError: the brokers do not answer.
+        """
+        with self._as_only_member() as (consumer, member):
+            places = [Place(self.settings.topics.op, at) for at in read]
+            # Waits for a transaction that is about to move a position.
+            with _refusals("read the relays' positions"):
+                found = consumer.committed(places, timeout=OPEN_TRANSACTION_S)
+            closed = {}
+            for place in found:
+                at = place.partition
+                position = max(place.offset, taken_from[at], self.positions.get(at, 0))
+                self._pass_on(consumer, member, at, position, read[at])
+                closed[at] = max(position, read[at])
+
+            def say() -> None:
+                for at, ops_from in closed.items():
+                    self._say(at, Closed(ops_from))
+                self._move(member, closed)
+
+            self._in_transaction(say)
+        return closed
+
+    def _words_of(
+        self, at: int, begin: int, end: int, *, is_known: bool
+    ) -> list[tuple[Taken | Closed | RelayMark, int]]:
+        size = LOOK_BACK if is_known else end
+        while True:
+            first = max(begin, end - size)
+            found: list[tuple[Taken | Closed | RelayMark, int]] = []
+            for record in self._records(self.settings.topics.decided, at, first, end):
+                note = partition_note(readable_headers(record), record.value())
+                if isinstance(note, RelayMark):
+                    self.positions[at] = note.position
+                if isinstance(note, RelayMark | Taken | Closed):
+                    found.append((note, record.offset() or 0))
+            if not is_known or first == begin:
+                return found
+            if found:
+                return found[-1:]
+            size *= 10
+
+    def _pass_on(self, consumer: Consumer, member: Any, at: int, position: int, until: int) -> None:
+        records = self._records(self.settings.topics.op, at, position, until)
+        while ops := list(islice(records, PASSED_AT_ONCE)):
+            end = self.half_ends()[at]  # asked after they were read: an honest one's half is there
+
+            def send(ops: Sequence[Message] = ops, end: int = end) -> None:
+                for op in ops:
+                    self._pass_one(at, op, end)
+                self._move(member, {at: (ops[-1].offset() or 0) + 1})
+
+            self._in_transaction(send)
+            consumer.poll(0)
+
+    def _pass_one(self, at: int, message: Message, half_end: int) -> None:
+        op = readable(message)
+        headers: Headers = []
+        kind = OpKind.UNREADABLE
+        if not is_unreadable(op):
+            named = whole_number((op.value() or b"").decode("ascii", "replace"))
+            kind = OpKind.EARLY if named is not None and named >= half_end else OpKind.PASSED
+            headers = [(name, value) for name, value in op.headers() or []]
+        self._send(at, op.key(), op.value(), passed_headers(headers, kind, op.offset() or 0))
+
+    def _say(self, at: int, note: PartitionNote) -> None:
+        self._send(at, None, note_value(note), note_headers(note))
+
+    def _send(self, at: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        topic = self.settings.topics.decided
+        self._producer.produce(
+            topic=topic, partition=at, key=key, value=value, headers=sent_headers(headers)
+        )
+
+    def _move(self, member: Any, positions: Mapping[int, int]) -> None:
+        topic = self.settings.topics.op
+        places = [Place(topic, at, offset) for at, offset in positions.items()]
+        self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S)
+
+    def _in_transaction(self, send: Callable[[], object]) -> None:
+        with _refusals("write who takes the ops"):
+            self._producer.begin_transaction()
+            try:
+                send()
+                self._producer.commit_transaction(OPEN_TRANSACTION_S)
+            except KafkaException:
+                with suppress(KafkaException):  # the first error says what is wrong
+                    self._producer.abort_transaction(TIMEOUT_S)
+                raise
+
+    @contextmanager
+    def _as_only_member(self) -> Iterator[tuple[Consumer, Any]]:
+        """Join the relays' group, so that a relay that wakes up is of an old generation."""
+        self.require_no_relay()
+        topic, assigned = self.settings.topics.op, list[Place]()
+
+        def on_assign(consumer: Consumer, places: list[Place]) -> None:
+            consumer.assign(places)
+            consumer.pause(places)
+            assigned[:] = places
+
+        own = {
+            "group.id": relay_group(self.settings), "enable.auto.commit": False,
+            "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
+            "partition.assignment.strategy": "range",
+        }  # fmt: skip
+        consumer = Consumer({**self.connection, **own})
+        try:
+            consumer.subscribe([topic], on_assign=on_assign)
+            until_s = time.monotonic() + TIMEOUT_S
+            while not assigned and time.monotonic() < until_s:
+                consumer.poll(0.1)
+            if len(assigned) < self.partitions:
+                raise self._is_alive(1)
+            yield consumer, consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def _is_alive(self, members: int) -> CheckpointError:
+        group = relay_group(self.settings)
+        return CheckpointError(
+            f"relay is not set, and consumer group {group} has {members} live members: relays "
+            "still take the ops.",
+            remedy="Stop every `checkback relay`, then start the job again; a relay that was killed"
+            " counts as alive for up to a minute.",
+            group=group,
+            members=members,
+        )
+
+    def _wait_for(self, ends: Mapping[int, int]) -> None:
+        """Wait until no transaction hides what stands in front of these offsets."""
+        topic, until_s = self.settings.topics.decided, time.monotonic() + OPEN_TRANSACTION_S
+        while True:
+            stable = self._ends(topic, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+            hidden = sorted(at for at, end in ends.items() if stable[at] < end)
+            if not hidden:
+                return
+            if time.monotonic() > until_s:
+                raise CheckpointError(
+                    f"Partitions {hidden} of {topic} have a Kafka transaction that did not end in "
+                    f"{OPEN_TRANSACTION_S:.0f} s.",
+                    remedy="Stop every `checkback relay`, then start the job again.",
+                    partitions=hidden,
+                )
+            time.sleep(PAUSE_S)
+
+    def _ends(
+        self,
+        topic: str,
+        which: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
+        places = [(topic, at) for at in range(self.partitions)]
+        found = listed_offsets(self._admin, places, which, isolation, TIMEOUT_S, retry_s=TIMEOUT_S)
+        return {at: offset for (_, at), offset in found.items()}
+
+    def _records(self, topic: str, at: int, first: int, end: int) -> Generator[Message]:
+        """Yield the committed records of a partition between two offsets."""
+        if first >= end:
+            return
+        consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
+        with closing(consumer):
+            consumer.assign([Place(topic, at, first)])
+            while (record := next_record(consumer, topic, at, TIMEOUT_S)) is not None:
+                offset = record.offset() or 0
+                if offset < end:
+                    yield record
+                if offset + 1 >= end:
+                    return
+
+
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise _not_possible(what, error) from error
+
+
+def _not_possible(what: str, error: KafkaException) -> BrokerError | FencedError:
+    cause = cause_of(error)
+    if cause.code() in FENCED_CODES:
+        return FencedError("Another start of this job took over.")
+    return BrokerError(
+        f"Kafka refused to {what}: {cause.str()}.",
+        remedy="Check the brokers, that no relay runs, and the job's rights with `checkback "
+        "doctor`.",
+    )

@@ -1,0 +1,309 @@
+"""Hands the ops over to relays at a start of the job, or takes them back (rule 9).
+
+The rules are in docs/decisions/relay.md. Both ways begin with a plan that this start creates
+itself, without a record. A job that was replaced can't plan on after it, because Spark's offset log
+refuses a plan that is there. So where that plan ends is where the job's own reading of the ops
+ends, whatever the replaced job does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from confluent_kafka.admin import AdminClient
+
+from checkback.checkpoints.own_files.batch_terms import newest_terms
+from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans, with_note
+from checkback.checkpoints.spark_files.logs import Offsets, plan_with_ends
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.configuration import Settings
+from checkback.protocol.decided import Taken
+from checkback.protocol.errors import CheckpointError, ConfigurationError
+from checkback.streaming.relay.decided_topic import DecidedTopic, Words
+from checkback.streaming.start.direct_op_topic import PlannedRun
+from checkback.streaming.start.preflight import describe_topics
+
+TOPIC_FILE = "decided.json"
+"""Of the checkpoint: Kafka's id of the decided topic, and what a rebuild found there."""
+Run = Callable[[PlannedRun], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDecided:
+    """What a checkpoint knows of the decided topic from the beginning.
+
+    Args:
+        topic_id: Kafka's id of the topic.
+        spans: what relays had taken when the checkpoint was rebuilt.
+    """
+
+    topic_id: str
+    spans: Spans = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return it as a JSON document."""
+        spans = {at: RelayTerms(found).to_data() for at, found in self.spans.items()}
+        return json.dumps({"topic_id": self.topic_id, "spans": spans})
+
+
+def read_decided(store: CheckpointStore) -> KnownDecided | None:
+    """Return what a checkpoint knows of the decided topic, None where it never knew one.
+
+    Raises:
+        CheckpointError: the file can't be read.
+    """
+    text = store.read_own(TOPIC_FILE)
+    if text is None:
+        return None
+    try:
+        document = json.loads(text)
+        terms = {int(at): RelayTerms.from_data(data) for at, data in document["spans"].items()}
+        return KnownDecided(str(document["topic_id"]), {at: one.spans for at, one in terms.items()})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"The checkpoint's {TOPIC_FILE} can't be read: {error}.",
+            remedy="Restore it from a backup, or run `checkback checkpoint rebuild`; see "
+            "`checkback docs recovering`.",
+            file=TOPIC_FILE,
+        ) from error
+
+
+@dataclass(slots=True)
+class RelaySwitch:
+    """Who takes the ops, as a start finds it and makes it.
+
+    Args:
+        settings: the job's.
+        store: the checkpoint; no query runs over it.
+        open_topic: returns the decided topic, given the number of half partitions; fences what an
+            earlier start was about to write there.
+        tick: writes a record, so that Spark makes a batch of a new checkpoint.
+        now_ms: the wall clock.
+    """
+
+    settings: Settings
+    store: CheckpointStore
+    open_topic: Callable[[int], DecidedTopic]
+    tick: Callable[[], object]
+    now_ms: Callable[[], int]
+    spans: Spans = field(default_factory=dict, init=False)
+    """What relays take and took; empty where there never was one."""
+    is_known: bool = field(default=False, init=False)
+    """Whether the query reads the decided topic."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the query reads."""
+        names = self.settings.topics
+        return (*names.read, names.decided) if self.is_known else names.read
+
+    def prepare(self, run: Run) -> bool:
+        """Let relays take the ops, or take them back, as the settings say.
+
+        Args:
+            run: runs a batch that is planned and not finished; returns whether it finished it.
+
+        Returns:
+            False if a batch was not finished, because the job is to stop.
+
+        Raises:
+            CheckpointError: a relay is alive where it is switched off; the decided topic is not
+                what it was.
+            ConfigurationError: the decided topic does not fit.
+            BrokerError: the brokers do not answer, or refuse.
+            FencedError: a newer job took over.
+        """
+        newest, found = newest_terms(self.store), read_decided(self.store)
+        self.spans = {} if found is None else found.spans
+        if newest is not None and newest.relay:
+            self.spans = {at: terms.spans for at, terms in newest.relay.items()}
+        self.is_known = bool(self.spans) or self.settings.topics.decided in self._planned_ends()
+        if not self.settings.relay and not self.is_known:
+            return True
+        topic = self.open_topic(self._partitions())
+        words = topic.words(self.spans, self._planned_ends().get(self.settings.topics.decided, {}))
+        self._learn(words)
+        self._close_behind_plan(topic)
+        if self.settings.relay:
+            silent = [at for at, found in words.items() if not found]
+            return self._hand_over(topic, silent, run)
+        return self._take_back(topic, run)
+
+    def _close_behind_plan(self, topic: DecidedTopic) -> None:
+        """Close behind the last plan where it has ops of the job's before the record says so.
+
+        Only a replaced job plans so, and none carries it out (reading.py). Those ops are passed on,
+        too, and what the plan has of them is dropped.
+        """
+        ends = self._planned_ends()
+        ops, read = (ends.get(name, {}) for name in (self.settings.topics.op, topic.name))
+        ahead = {
+            at: spans[-1].ops_until or 0
+            for at, spans in self.spans.items()
+            if spans[-1].is_ahead(ops.get(at, 0), read.get(at, 0))
+        }
+        if ahead:
+            topic.close_relays({at: ops[at] for at in ahead}, ahead)
+            self._learn(topic.words(self.spans, {}))
+
+    def _learn(self, words: Words) -> None:
+        spans = dict(self.spans)
+        for at, notes in words.items():
+            for note, offset in notes:
+                spans[at] = with_note(spans.get(at, ()), note, offset)
+        self.spans = spans
+
+    def _hand_over(self, topic: DecidedTopic, silent: list[int], run: Run) -> bool:
+        left = [at for at in range(topic.partitions) if not self._is_open(at)]
+        if not left:
+            self._repeat(topic, silent)
+            return self._finished_first(run)
+        ends = self._own_plan(topic, run)
+        if ends is None:
+            return False
+        ops = ends.get(self.settings.topics.op, {})
+        # Asked for after the last plan of the job alone was known.
+        halves = topic.half_ends()
+        taken = {at: Taken(self._ops_from(at, ops.get(at, 0)), halves[at]) for at in left}
+        topic.take(taken)
+        begun = {at: RelaySpan(note.ops_from, note.halves_from) for at, note in taken.items()}
+        self.spans = {
+            **self.spans,
+            **{at: (*self.spans.get(at, ()), span) for at, span in begun.items()},
+        }
+        return self._finished_first(run)
+
+    def _take_back(self, topic: DecidedTopic, run: Run) -> bool:
+        taken = {at: spans[-1] for at, spans in self.spans.items() if self._is_open(at)}
+        if taken:
+            topic.require_no_relay()
+            ends = self._own_plan(topic, run)
+            if ends is None:
+                return False
+            ops = ends.get(self.settings.topics.op, {})
+            topic.close_relays(
+                {at: ops.get(at, 0) for at in taken},
+                {at: span.ops_from for at, span in taken.items()},
+            )
+            self._learn(topic.words(self.spans, {}))
+        return self._read_to_the_end(run) and self._finished_first(run)
+
+    def _read_to_the_end(self, run: Run) -> bool:
+        """Read up to where the job takes the ops again, before it reads one of them itself."""
+        name = self.settings.topics.decided
+        wanted = {
+            at: spans[-1].closed_record + 1
+            for at, spans in self.spans.items()
+            if spans[-1].closed_record is not None
+        }
+        while True:
+            batch = self.store.last_batch("offsets") or 0
+            ends = self.store.planned(batch).ends
+            read = ends.get(name, {})
+            left = {at: end for at, end in wanted.items() if read.get(at, 0) < end}
+            if not left:
+                return True
+            if self.store.last_batch("commits") != batch:
+                if not run(self._planned_run(batch)):
+                    return False
+                continue
+            step = max(1, self.settings.batch_events_max // len(left))
+            next_ends = {at: min(end, read.get(at, 0) + step) for at, end in left.items()}
+            self._create_plan(batch, {**ends, name: {**read, **next_ends}})
+
+    def _own_plan(self, topic: DecidedTopic, run: Run) -> Offsets | None:
+        """Create the next plan, without a record; return its ends, None if the job is to stop."""
+        name = self.settings.topics.decided
+        while True:
+            # Looked up once: a job that is being replaced may plan meanwhile.
+            batch = self.store.last_batch("offsets")
+            if batch is None:
+                self.tick()
+                if not run(PlannedRun(self.settings.topics.read, drops_topic=False, batch=0)):
+                    return None
+            elif self.store.last_batch("commits") != batch:
+                if not run(self._planned_run(batch)):
+                    return None
+            else:
+                ends = self.store.planned(batch).ends
+                own = {**ends, name: {**topic.begins(), **ends.get(name, {})}}
+                if self._create_plan(batch, own):
+                    self.is_known = True
+                    return own
+
+    def _unfinished(self) -> int | None:
+        """Return the batch that is planned and not finished, None where there is none."""
+        planned = self.store.last_batch("offsets")
+        return None if planned == self.store.last_batch("commits") else planned
+
+    def _finished_first(self, run: Run) -> bool:
+        """Run the plan that begins with the topic, if it is there and not finished."""
+        batch = self._unfinished()
+        if batch is None:
+            return True
+        how = self._planned_run(batch)
+        return not how.drops_topic or run(how)
+
+    def _planned_run(self, batch: int) -> PlannedRun:
+        """Return how a plan is read; where the topic is new, its first records may be gone."""
+        names, now = self.settings.topics, self.store.planned(batch).ends
+        if names.decided not in now:
+            return PlannedRun(names.read, drops_topic=False, batch=batch)
+        before = self.store.planned(batch - 1).ends if batch > 0 else {}
+        # Spark takes a partition that it did not know and that begins behind 0 for lost data.
+        is_new = now[names.decided].keys() != before.get(names.decided, {}).keys()
+        return PlannedRun((*names.read, names.decided), drops_topic=is_new, batch=batch)
+
+    def _create_plan(self, batch: int, ends: Offsets) -> bool:
+        """Create the plan behind a batch; return False if another job has planned there."""
+        text = self.store.read(f"offsets/{batch}").decode()
+        plan = plan_with_ends(text, ends, timestamp_ms=self.now_ms())
+        return self.store.create(f"offsets/{batch + 1}", plan)
+
+    def _planned_ends(self) -> Offsets:
+        batch = self.store.last_batch("offsets")
+        return {} if batch is None else self.store.planned(batch).ends
+
+    def _is_open(self, at: int) -> bool:
+        spans = self.spans.get(at)
+        return bool(spans) and spans is not None and spans[-1].ops_until is None
+
+    def _ops_from(self, at: int, read: int) -> int:
+        """Return from where on relays take the ops: behind what the job has read or was given."""
+        return max([read, *(span.ops_until or 0 for span in self.spans.get(at, ()))])
+
+    def _repeat(self, topic: DecidedTopic, silent: list[int]) -> None:
+        """Write again that relays take the ops, where what said it has expired."""
+        spans = {at: self.spans[at][-1] for at in silent if self._is_open(at)}
+        if spans:
+            topic.take({at: Taken(one.ops_from, one.halves_from) for at, one in spans.items()})
+
+    def _partitions(self) -> int:
+        """Return how many half partitions there are; the decided topic has as many, and is known.
+
+        Raises:
+            CheckpointError: the decided topic is another one than before.
+            ConfigurationError: it has another number of partitions.
+        """
+        names = self.settings.topics
+        admin = AdminClient(self.settings.connection())
+        found = describe_topics(admin, [names.half, names.decided])
+        half, decided = found[names.half], found[names.decided]
+        if half.partitions != decided.partitions:
+            raise ConfigurationError(
+                f"{names.half} has {half.partitions} partitions and {names.decided} has "
+                f"{decided.partitions}: they must be equal.",
+                remedy="Give the smaller one more partitions.",
+            )
+        known = read_decided(self.store)
+        if known is None:
+            self.store.create_own(TOPIC_FILE, KnownDecided(decided.topic_id).to_json())
+        elif known.topic_id != decided.topic_id:
+            raise CheckpointError(
+                f"{names.decided} was deleted and made again: what relays had delivered is gone.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+                topic=names.decided,
+            )
+        return half.partitions

@@ -1,0 +1,147 @@
+"""The job's side of the relay over a real broker: on, off, and what each batch believes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.integration.hand_relay import HandRelay
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
+from tests.integration.test_rebuild import rebuild
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.decided import Closed, OpKind, Taken
+
+
+def now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+@dataclass
+class Story:
+    """A deployment whose relay a test moves by hand."""
+
+    topics: Topics
+    folder: Path
+    shared_jvm: SharedJvm
+
+    def __post_init__(self) -> None:
+        self.own = self.topics.settings(
+            self.folder / "checkpoint", application_id=self.topics.prefix
+        )
+        self.on = replace(self.own, relay=True, trigger_interval_ms=100)
+        self.real = f"{self.topics.prefix}orders"
+        self.topics.create(self.on, [self.real], ["g"])
+
+    @contextmanager
+    def job(self, settings: Settings) -> Iterator[Pipeline]:
+        """Run the job until its ops are taken as the settings say, and to the end of the block."""
+        with self.shared_jvm.pipeline(settings, self.folder) as pipeline:
+            pipeline.wait_for("started")
+            yield pipeline
+            assert pipeline.terminate() == 0, pipeline.drain()
+
+    def commit(self, body: bytes) -> None:
+        half = self.topics.send_half(body, self.real)
+        self.topics.send_op(half, body.decode(), COMMIT)
+
+    def wait_for(self, finals: str) -> None:
+        wait_until(lambda: self.topics.bodies(self.real) == [*finals], what=f"finals {finals}")
+
+
+def test_relays_take_the_ops_and_give_them_back(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    """On over a checkpoint that never knew a relay, off with ops in flight, on again."""
+    story = Story(topics, tmp_path, shared_jvm)
+    relay = HandRelay(topics, topics.prefix)
+    with story.job(story.own):
+        story.commit(b"a")
+        story.wait_for("a")
+    with story.job(story.on):
+        assert relay.taken(0) == Taken(1, 1)
+        relay.join()
+        story.commit(b"b")
+        relay.decide(OpKind.DELIVERED, floor=1)
+        story.commit(b"c")
+        relay.decide(OpKind.PASSED, floor=3)
+        story.wait_for("abc")
+        checked_and_discarded_by_marks(story, relay)
+        story.commit(b"d")
+
+    refused_while_alive(story, relay)
+    relay.leave()
+    with story.job(story.own):
+        story.wait_for("abcd")
+        assert [one for one in relay.notes(0) if isinstance(one, Closed)] == [Closed(4)]
+        story.commit(b"e")
+        story.wait_for("abcde")
+
+    again = HandRelay(topics, topics.prefix)
+    with story.job(story.on):
+        assert again.taken(0).ops_from == 5
+        again.join()
+        story.commit(b"f")
+        again.decide(OpKind.DELIVERED, floor=1)
+        story.commit(b"g")
+        again.decide(OpKind.PASSED, floor=1)
+        story.wait_for("abcdefg")
+    again.leave()
+    assert topics.reasons() == []
+
+
+def checked_and_discarded_by_marks(story: Story, relay: HandRelay) -> None:
+    """Rule 8: time goes on by the marks, and the floor holds."""
+    topics, checks = story.topics, story.topics.names.check("g")
+    silent = topics.send_half(b"silent", story.real)
+    time.sleep(4)
+    assert topics.bodies(checks) == []  # no mark has said a time
+    relay.decide(OpKind.PASSED, floor=silent[1], until_ms=now_ms() + 60_000)
+    wait_until(lambda: "silent" in topics.bodies(checks), what="a check")
+    time.sleep(6)
+    assert topics.bodies(topics.names.discarded) == []
+    relay.decide(OpKind.PASSED, floor=silent[1] + 1, until_ms=now_ms() + 120_000)
+    wait_until(lambda: topics.bodies(topics.names.discarded) == ["silent"], what="a discard")
+
+
+def refused_while_alive(story: Story, relay: HandRelay) -> None:
+    relay.member.poll(0)
+    with story.shared_jvm.pipeline(story.own, story.folder) as pipeline:
+        assert pipeline.wait() == 4
+        assert "Stop every `checkback relay`" in pipeline.errors()
+
+
+def test_a_rebuild_believes_what_relays_delivered(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    """Also what no job had read; and the ops that relays took are not judged a second time."""
+    story = Story(topics, tmp_path, shared_jvm)
+    relay = HandRelay(topics, topics.prefix)
+    with story.job(story.on):
+        relay.join()
+        story.commit(b"a")
+        relay.decide(OpKind.DELIVERED)
+        story.commit(b"b")
+        relay.decide(OpKind.PASSED, floor=2)
+        story.wait_for("ab")
+    story.commit(b"c")
+    relay.decide(OpKind.DELIVERED, floor=2)
+    story.commit(b"d")
+    shutil.rmtree(tmp_path / "checkpoint")
+
+    with shared_jvm.lent() as jvm:
+        code, report = rebuild(story.on, tmp_path, "--yes", jvm=jvm)
+    assert code == 0, report
+    assert topics.bodies(story.real) == [*"abc"]
+
+    with story.job(story.on):
+        story.commit(b"e")
+        relay.decide(OpKind.PASSED, floor=3)
+        story.wait_for("abcde")
+    relay.leave()
+    assert topics.reasons() == []
