@@ -94,7 +94,7 @@ def test_each_case_says_what_must_hold() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(2_400)
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     "command", [pytest.param(PYTHON, id="python"), pytest.param(JAVA, id="java", marks=NEEDS_JAVA)]
 )
