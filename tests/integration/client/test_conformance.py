@@ -13,7 +13,7 @@ from checkback.testing.conformance import check_cases, kill_cases, limit_cases, 
 from checkback.testing.conformance.__main__ import LAST, PYTHON, WITH_A_PIPELINE, WITHOUT, main
 
 PYTHON_CLIENT = "checkback.testing.conformance.python_client"
-JAR = Path(__file__).parents[2] / "java" / "conformance" / "target" / "conformance.jar"
+JAR = Path(__file__).parents[3] / "java" / "conformance" / "target" / "conformance.jar"
 BROKEN = f"""
 from checkback.client.checks.answers import CheckAnswers
 from checkback.protocol.topics import TopicNames
@@ -94,7 +94,7 @@ def test_each_case_says_what_must_hold() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     "command", [pytest.param(PYTHON, id="python"), pytest.param(JAVA, id="java", marks=NEEDS_JAVA)]
 )
