@@ -41,7 +41,9 @@ public final class KafkaClients {
     public Producer<byte[], byte[]> halfProducer() {
         return producer(Map.of(
                 ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true,
-                ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, 5,
+                // A broker answers one request of a connection after the other. What comes while one is under
+                // way goes together in the next.
+                ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, 1,
                 // Few: only when they are used up does it show that a partition has too few replicas.
                 ProducerConfig.RETRIES_CONFIG, 3,
                 ProducerConfig.LINGER_MS_CONFIG, 0));
