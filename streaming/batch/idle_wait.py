@@ -31,8 +31,10 @@ LOOK_S: Final = 0.2
 WATCH: Final = {
     "enable.auto.commit": False,
     "auto.offset.reset": "latest",
-    # The brokers keep an empty fetch for this long, unless a record comes.
-    "fetch.wait.max.ms": 10_000,
+    # The brokers keep an empty fetch for this long, unless a record comes. A fetch may have left
+    # before all partitions had a place in it, and the others wait for its end: with 10 s a lone
+    # commit was seen ten seconds late on a busy machine.
+    "fetch.wait.max.ms": 500,
     # The first record is enough; the pause that librdkafka makes for a full queue is not wanted.
     "fetch.message.max.bytes": 1_024,
     "fetch.queue.backoff.ms": 0,
