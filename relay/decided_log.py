@@ -45,7 +45,10 @@ class DecidedPartition:
     position_of_marks: int = 0
     is_closed: bool = False
     job: JobPosition = NOWHERE
-    _last_op: int = -1
+    _last_op: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last_op = self.begin - 1  # for all that is known
 
     @property
     def is_read(self) -> bool:

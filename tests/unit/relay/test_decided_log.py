@@ -75,3 +75,11 @@ def test_what_follows_the_written_records_counts_as_written_while_it_is_no_op() 
     assert found.job == JobPosition(6, 9)
     found.take(note(9, WrittenUntil(5, 9)))  # type: ignore[arg-type]
     assert found.job.decided == 5
+
+
+def test_what_stands_before_the_first_record_that_was_read_may_be_an_op() -> None:
+    found = DecidedPartition(50, 100, 50)
+    found.take(note(50, WrittenUntil(49, 9)))  # type: ignore[arg-type]
+    assert found.job == JobPosition(49, 9)
+    found.take(note(51, WrittenUntil(50, 9)))  # type: ignore[arg-type]
+    assert found.job == JobPosition(52, 9)
