@@ -54,7 +54,7 @@ class DbApiDatabase:
         """
         raise ConfigurationError(
             f"A producer over a plain connection does not create {name}.",
-            remedy="Create it by your migrations; docs/protocol.md has the SQL (checkback docs).",
+            remedy="Create it by your migrations; `checkback docs protocol` has the SQL.",
         )
 
     def join(self, target: object) -> NoReturn:

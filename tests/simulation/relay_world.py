@@ -120,7 +120,9 @@ class World:
     def pause(self) -> None:
         """Let others go on; the caller may be dead afterwards."""
         self.now_ms += self.random.choice((0, 1, 20, 150))
-        getcurrent().parent.switch()
+        parent = getcurrent().parent
+        assert parent is not None, "pause() is for actors"
+        parent.switch()
 
     def step(self, actor: Actor) -> None:
         """Let an actor go on until it calls the world again."""
