@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.integration.hand_relay import HandRelay
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.test_rebuild import rebuild
 
+from checkback.deploy.settings import write_settings
 from checkback.protocol.configuration import Settings
-from checkback.protocol.decided import Closed, OpKind, Taken
+from checkback.protocol.decided import Closed, OpKind, Taken, decided_op
 
 
 def now_ms() -> int:
@@ -50,7 +52,7 @@ class Story:
         half = self.topics.send_half(body, self.real)
         self.topics.send_op(half, body.decode(), COMMIT)
 
-    def wait_for(self, finals: str) -> None:
+    def wait_for(self, finals: Sequence[str]) -> None:
         wait_until(lambda: self.topics.bodies(self.real) == [*finals], what=f"finals {finals}")
 
 
@@ -144,4 +146,34 @@ def test_a_rebuild_believes_what_relays_delivered(
         relay.decide(OpKind.PASSED, floor=3)
         story.wait_for("abcde")
     relay.leave()
+    assert topics.reasons() == []
+
+
+def test_job_and_relay_work_side_by_side(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    """The relay delivers, the job knows it, and asks about nothing that is delivered."""
+    story = Story(topics, tmp_path, shared_jvm)
+    config = tmp_path / "relay.toml"
+    write_settings(config, story.on)
+    with story.job(story.on):
+        relay = subprocess.Popen([COMMAND, "relay", "--config", str(config), "--output", "json"])
+        try:
+            story.commit(b"00")  # older than the relay, perhaps: then it is the job's
+            story.wait_for(["00"])
+            for number in range(1, 40):
+                story.commit(b"%02d" % number)
+                time.sleep(0.1)
+            bodies = [f"{number:02}" for number in range(40)]
+            story.wait_for(bodies)
+            time.sleep(5)  # a half that the job did not know to be delivered would be asked about
+        finally:
+            relay.terminate()
+            assert relay.wait(60) == 0
+    said = [decided_op(one.headers() or []) for one in topics.read(topics.names.decided)]
+    kinds = [one.kind for one in said if one is not None]
+    assert len(kinds) == 40
+    assert OpKind.DELIVERED in kinds
+    assert topics.bodies(story.real) == bodies
+    assert topics.bodies(topics.names.check("g")) == []
     assert topics.reasons() == []
