@@ -10,6 +10,7 @@ from checkback.client.listener import LocalTransactionState
 from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
 from checkback.client.sessions.sent import Answer, SentMessage
 from checkback.client.transaction_producer import Request
+from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import LifeCycleError
 
 _log = logging.getLogger(__name__)
@@ -140,7 +141,11 @@ class Joined:
             try:
                 sent.end(state, remark)
             except Exception:  # of a tracer, say: the transaction has ended all the same
-                _log.exception("No op was sent for %s; a check will ask", sent.transaction_id)
+                _log.exception(
+                    "No op was sent for %s; a check will ask",
+                    sent.transaction_id,
+                    extra=facts(transaction_id=sent.transaction_id),
+                )
 
     def _live(self) -> Iterator[tuple[Owner, SentMessage]]:
         return (one for scope in self._scopes for one in scope)
