@@ -38,12 +38,14 @@ from checkback.protocol.errors import UsageError
     "--data-dir", type=click.Path(file_okay=False, path_type=Path),
     help="Empty or new folder for all files of the demo; it is kept. Default: a temporary one.",
 )  # fmt: skip
+@click.option("--relay", is_flag=True, help="Run a relay beside the pipeline.")
 @click.option("--keep", is_flag=True, help="Keep the folder even if the audit passes.")
 @output_option
 def command(
     orders: int,
     seed: int,
     data_dir: Path | None,
+    relay: bool,
     keep: bool,
     output: CommandOutput,
 ) -> int:
@@ -58,7 +60,7 @@ def command(
     planned = plan_orders(orders, seed)
     console = Console(stderr=output.as_json, highlight=False)
     with _ended_in_order(), _folder(data_dir) as folder, Timeline(console) as timeline:
-        with _stage(folder, timeline) as stage:
+        with _stage(folder, timeline, relay=relay) as stage:
             report = Demonstration(stage, planned, seed, timeline).run()
         if keep or data_dir or report.findings:
             report = replace(report, data_dir=str(folder))
@@ -99,13 +101,14 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _stage(folder: Path, timeline: Timeline) -> Iterator[DemoSetting]:
+def _stage(folder: Path, timeline: Timeline, *, relay: bool) -> Iterator[DemoSetting]:
     """Yield a stage on an embedded broker that runs inside the block."""
     timeline.say(DEMO, "starts a Kafka broker")
     ensure_jars("spark")  # a missing jar should be reported before anything runs
     with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
         timeline.say(DEMO, f"Kafka answers at {broker.bootstrap_servers}")
-        yield DemoSetting(demo_settings(broker.bootstrap_servers, folder), folder)
+        settings = demo_settings(broker.bootstrap_servers, folder, relay=relay)
+        yield DemoSetting(settings, folder)
 
 
 def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:

@@ -23,23 +23,28 @@ from checkback.deploy.settings import environment_without_settings, write_settin
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
-from checkback.testing.pipeline_process import QUICK_JVM, pipeline_command
+from checkback.testing.pipeline_process import QUICK_JVM, RUN, pipeline_command
 from checkback.testing.processes import Child, Notice, said_error, told_exit
 from checkback.testing.topics import create_plain_topics
 
 PIPELINE: Final = "pipeline"
 ORDER_SERVICE: Final = "order service"
+RELAY: Final = "relay"
 RETIRED_SERVICE: Final = "retired service"
 DEMO: Final = "demo"
 
+STARTED: Final = {
+    PIPELINE: "runs with {state_partitions} state partitions",
+    RELAY: "serves the partitions {partitions}",
+}
 NOTICES: Final = {
-    "started": "runs with {state_partitions} state partitions",
     "batch": "sends {orders} orders",
     "fatal_batch": "sends {orders} orders, to be killed with all of them open",
     "send_failed": "could not send {order_id}: {error}",
     "all_sent": "has sent all its orders and goes on answering checks",
 }
 """What the timeline says of the processes' events."""
+RELAY_PROGRAM: Final = (*RUN[:-1], "relay")
 START_TIMEOUT_S: Final = 300.0
 SETTLE_TIMEOUT_S: Final = 300.0
 POLL_S: Final = 0.5
@@ -58,7 +63,8 @@ class Demonstration:
     _tally: Tally = field(init=False)
     _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue)
     _children: dict[str, Child] = field(default_factory=dict)
-    _started: bool = False
+    _started: set[str] = field(default_factory=set)
+    _delivered: int = 0
     _was_ready: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -80,21 +86,33 @@ class Demonstration:
             database.create(self.orders)
             self.timeline.say(DEMO, f"planned {len(self.orders)} orders, created the topics")
             self._start_pipeline()
+            if self.stage.settings.relay:
+                self._start_relay()
             self._start_service(RETIRED_SERVICE)
             self._start_service(ORDER_SERVICE)
             self._wait_until_settled()
             self._stop(ORDER_SERVICE)
+            if self.stage.settings.relay:
+                self._stop(RELAY)
             self._stop(PIPELINE)
         return self._report(*self._audit(database))
 
     def _start_pipeline(self) -> None:
         self._start(PIPELINE, pipeline_command(self.stage.config))
         self.timeline.say(DEMO, "starts the pipeline: checkback run")
-        self._listen(lambda: self._started, START_TIMEOUT_S)
-        if not self._started:
-            raise self._unexpected_end(PIPELINE, f"did not start within {START_TIMEOUT_S:.0f} s")
+        self._wait_for_start(PIPELINE)
         self.timeline.say(DEMO, "until it ends, this shows it in a browser:")
         self.timeline.show_command(self.stage.console_command())
+
+    def _start_relay(self) -> None:
+        self._start(RELAY, pipeline_command(self.stage.config, RELAY_PROGRAM))
+        self.timeline.say(DEMO, "starts a relay: checkback relay")
+        self._wait_for_start(RELAY)
+
+    def _wait_for_start(self, name: str) -> None:
+        self._listen(lambda: name in self._started, START_TIMEOUT_S)
+        if name not in self._started:
+            raise self._unexpected_end(name, f"did not start within {START_TIMEOUT_S:.0f} s")
 
     def _start_service(self, name: str) -> None:
         is_retired = name == RETIRED_SERVICE
@@ -125,7 +143,7 @@ class Demonstration:
     def _take(self, notice: Notice) -> None:
         source, fields = notice.source, notice.fields
         handlers: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
-            "started": self._pipeline_started,
+            "started": self._process_started,
             "progress": self._progressed,
             "ready": self._service_ready,
             "send_failed": self._send_failed,
@@ -135,14 +153,18 @@ class Demonstration:
             "ended": self._process_ended,
         }
         if notice.event in NOTICES:
-            self.timeline.say(source, NOTICES[notice.event].format(**fields))
+            self.timeline.say(source, NOTICES[notice.event].format_map(fields))
         if notice.event in handlers:
             handlers[notice.event](source, fields)
 
-    def _pipeline_started(self, _: str, __: Mapping[str, Any]) -> None:
-        self._started = True
+    def _process_started(self, source: str, fields: Mapping[str, Any]) -> None:
+        self._started.add(source)
+        self.timeline.say(source, STARTED[source].format_map(fields))
 
     def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
+        if source == RELAY:
+            self._say_delivered(fields.get("delivered", 0))
+            return
         for who, text in (
             (ORDER_SERVICE, self._tally.answers_line()),
             (ORDER_SERVICE, self._tally.payments_line()),
@@ -150,6 +172,11 @@ class Demonstration:
         ):
             if text:
                 self.timeline.say(who, text)
+
+    def _say_delivered(self, delivered: int) -> None:
+        if delivered > self._delivered:
+            self.timeline.say(RELAY, f"made {delivered - self._delivered} commits visible")
+        self._delivered = delivered
 
     def _service_ready(self, source: str, fields: Mapping[str, Any]) -> None:
         again = "again " if source in self._was_ready else ""
@@ -165,7 +192,7 @@ class Demonstration:
     def _process_ended(self, source: str, fields: Mapping[str, Any]) -> None:
         if self._children[source].pid != fields["pid"]:
             return
-        if source == PIPELINE or fields["exit_code"] != -signal.SIGKILL:
+        if source in (PIPELINE, RELAY) or fields["exit_code"] != -signal.SIGKILL:
             raise self._unexpected_end(source, told_exit(fields["exit_code"]))
         self.kills += 1
         if source == RETIRED_SERVICE:
@@ -228,11 +255,12 @@ SHORT: Final[Mapping[str, Any]] = {
 """What takes minutes in production takes seconds in the demo."""
 
 
-def demo_settings(bootstrap_servers: str, data_dir: Path) -> Settings:
-    """Return the settings of a run."""
+def demo_settings(bootstrap_servers: str, data_dir: Path, *, relay: bool = False) -> Settings:
+    """Return the settings of a run, with a relay or without."""
     return Settings(
         bootstrap_servers=bootstrap_servers,
         checkpoint=str(data_dir / "checkpoint"),
+        relay=relay,
         **SHORT,
     )
 

@@ -1,0 +1,94 @@
+"""Job and relay together, as users run them: processes over a real broker, killed on the way."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.integration.relaying import RelayStage, relay_stage, started_relay
+from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+
+from checkback.protocol.decided import OpKind
+from checkback.testing.topics import create_plain_topics
+
+D, P = OpKind.DELIVERED, OpKind.PASSED
+
+
+def send(stage: RelayStage, names: list[str], pause_s: float = 0.02) -> None:
+    """Commit transactions of these names, on all partitions, with keys."""
+    for at, name in enumerate(names):
+        partition = at % stage.settings.half_partitions
+        stage.commit(name, partition, b"k%d" % (at % 5))
+        time.sleep(pause_s)
+
+
+def numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {at:03}" for at in range(count)]
+
+
+def wait_for_finals(stage: RelayStage, wanted: list[str]) -> None:
+    """Wait until these messages are visible, each once and no others."""
+    found: list[str] = []
+
+    def are_there() -> bool:
+        found[:] = stage.finals()
+        return found == wanted
+
+    try:
+        wait_until(are_there, 120.0)
+    except AssertionError:
+        assert found == wanted, Counter(stage.kinds())
+
+
+def test_what_the_relay_passes_is_the_job_s(topics: Topics, tmp_path: Path) -> None:
+    given = {"checkpoint": str(tmp_path / "checkpoint"), "check_max": 2}
+    with relay_stage(topics, order="key", **given) as stage:
+        create_plain_topics(stage.settings, [topics.names.check("g")], partitions=1)
+        with Pipeline(stage.settings, tmp_path) as pipeline:
+            pipeline.wait_for("started")
+            relay = started_relay(stage, 0)
+            wanted = numbered("commit", 60)
+            send(stage, wanted)
+            rolled_back, silent = stage.half("rolled back"), stage.half("silent")
+            topics.send_op(rolled_back, "rolled back", ROLLBACK)
+            topics.send_op((0, silent[1] + 1), "early", COMMIT)
+            wait_until(lambda: OpKind.EARLY in stage.kinds(), 60.0, "an op before its half")
+            assert topics.send_half(b"early", stage.real) == (0, silent[1] + 1)
+            wait_for_finals(stage, wanted)
+            early, never = topics.names.discarded, ["early", "silent"]
+            wait_until(lambda: topics.bodies(early) == never, 60.0, f"discards {pipeline.drain()}")
+            kinds = stage.kinds()
+            assert topics.reasons() == ["OP_WITHOUT_HALF"]
+            relay.send_signal(signal.SIGTERM)
+            assert relay.wait(20) == 0
+            assert pipeline.terminate() == 0
+        assert kinds.count(D) > 20
+        assert stage.finals() == wanted
+
+
+def test_both_are_killed_and_nothing_is_lost_or_doubled(topics: Topics, tmp_path: Path) -> None:
+    given = {"checkpoint": str(tmp_path / "checkpoint"), "transaction_timeout_ms": 600_000}
+    with relay_stage(topics, **given) as stage:
+        pipeline = Pipeline(stage.settings, tmp_path)
+        with pipeline:
+            pipeline.wait_for("started")
+            relays = [started_relay(stage, 0), started_relay(stage, 1)]
+            wanted = numbered("one", 40)
+            send(stage, wanted)
+            relays[0].kill()
+            send(stage, more := numbered("two", 40))
+            pipeline.kill()
+            send(stage, later := numbered("three", 40))
+            relays[0] = started_relay(stage, 0)
+            pipeline.start()
+            send(stage, last := numbered("four", 40))
+            wanted = sorted([*wanted, *more, *later, *last])
+            wait_for_finals(stage, wanted)
+            for relay in relays:
+                relay.kill()
+                relay.wait()
+            pipeline.wait_for("started")
+            assert pipeline.terminate() == 0
+        assert topics.reasons() == []
