@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.relaying import RelayStage, relay_stage, started_relay
@@ -89,6 +90,34 @@ def test_both_are_killed_and_nothing_is_lost_or_doubled(topics: Topics, tmp_path
             for relay in relays:
                 relay.kill()
                 relay.wait()
+            pipeline.wait_for("started")
+            assert pipeline.terminate() == 0
+        assert topics.reasons() == []
+
+
+def test_a_relay_is_switched_off_and_on_again(topics: Topics, tmp_path: Path) -> None:
+    given = {"checkpoint": str(tmp_path / "checkpoint"), "transaction_timeout_ms": 600_000}
+    with relay_stage(topics, **given) as stage:
+        wanted: list[str] = []
+        for turn, is_on in enumerate([False, True, False, True]):
+            open_half = stage.half(f"open {turn}")
+            settings = replace(stage.settings, relay=is_on)
+            with Pipeline(settings, tmp_path / str(turn)) as pipeline:
+                pipeline.wait_for("started")  # a relay that came first would read CLOSED, and end
+                relay = started_relay(stage, 0) if is_on else None
+                names = numbered(f"turn {turn}", 20)
+                send(stage, names)
+                topics.send_op(open_half, f"open {turn}", COMMIT)
+                wanted = sorted([*wanted, *names, f"open {turn}"])
+                wait_for_finals(stage, wanted)
+                send(stage, left := numbered(f"left {turn}", 6), 0.0)
+                if relay is not None:
+                    relay.send_signal(signal.SIGTERM)
+                    relay.wait(20)
+                pipeline.kill()
+                wanted = sorted([*wanted, *left])
+        with Pipeline(replace(stage.settings, relay=False), tmp_path / "last") as pipeline:
+            wait_for_finals(stage, wanted)
             pipeline.wait_for("started")
             assert pipeline.terminate() == 0
         assert topics.reasons() == []
