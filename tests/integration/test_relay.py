@@ -13,8 +13,9 @@ from tests.integration.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import wait_until
 
 from checkback.deploy.admin import admin_client
-from checkback.protocol.decided import Closed, OpKind, Taken
+from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
 from checkback.protocol.errors import FencedError, PrerequisiteError
+from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.testing import Topics
@@ -125,6 +126,43 @@ def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) ->
     relay._turns.close()
 
     assert stage.finals() == ["one"]
+
+
+def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics) -> None:
+    with relay_stage(topics, order="key") as stage:
+        stage.take_all()
+        stage.half("old", key=b"k")  # the job has not read the half partition past it
+        relay = stage.ready_relay()
+        for name in ("after the start", "too"):
+            stage.commit(name, key=b"k")
+            stage.settle()
+        other = stage.half("of another key", key=b"l")
+        stage.topics.send_op(other, "of another key", 8)
+        stage.settle()
+        assert stage.kinds(0) == [P, P, P]  # the whole partition is behind the start
+        written(stage, relay)
+        relay._finals.doubt(stage.real)
+        stage.commit("doubtful", key=b"k")
+        stage.settle()
+        relay._finals._doubtful.clear()
+        for name, key in (("of its key", b"k"), ("of another", b"l"), ("without a key", None)):
+            stage.commit(name, key=key)
+            stage.settle()
+        assert stage.kinds(0)[3:] == [P, P, D, D]
+        written(stage, relay)
+        stage.commit("written", key=b"k")
+        stage.settle()
+
+        assert stage.finals() == ["of another", "without a key", "written"]
+
+
+def written(stage: RelayStage, relay: Relay) -> None:
+    """Say, as the job does, that everything so far is read and written."""
+    log, one = relay._log.partitions[0], relay.partitions[0]
+    decided = relay._ends(stage.names.decided, [0])[0]
+    stage.step_until(lambda: log.position >= decided)
+    end = stage.note(0, WrittenUntil(log.position, one.half_position))
+    stage.step_until(lambda: log.position > end)
 
 
 def test_two_relays_with_one_number_do_not_write_side_by_side(stage: RelayStage) -> None:
