@@ -32,9 +32,16 @@ from checkback.security.grants import (
     pipeline_grants,
     producer_grants,
     relay_grants,
+    relayed_operator_grants,
     relayed_pipeline_grants,
 )
 
+Central = Callable[[TopicNames, str, Sequence[str], Sequence[str]], list[Grant]]
+RELAYED: Final[dict[Central, Callable[[TopicNames, str], list[Grant]]]] = {
+    pipeline_grants: relayed_pipeline_grants,
+    operator_grants: relayed_operator_grants,
+}
+"""What a principal needs besides, where relay is set."""
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),
     "SUB": (Permission.SUB,),
@@ -249,7 +256,7 @@ def _grants(
     settings: Settings,
     groups: Sequence[str],
     topics: Sequence[str],
-    central: Callable[[TopicNames, str, Sequence[str], Sequence[str]], list[Grant]] | None,
+    central: Central | None,
 ) -> list[Grant]:
     names = settings.topics
     for name in (*groups, *topics):
@@ -259,8 +266,8 @@ def _grants(
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
         found = central(names, settings.application_id, topics, groups)
-        if central is pipeline_grants and settings.relay:
-            found = [*found, *relayed_pipeline_grants(names, settings.application_id)]
+        if settings.relay and central in RELAYED:
+            found = [*found, *RELAYED[central](names, settings.application_id)]
         rules = rules_topic(settings.acl_file)
         return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:

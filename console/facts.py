@@ -132,8 +132,7 @@ class KafkaFacts:
         Raises:
             BrokerError: the brokers do not answer, or refuse.
         """
-        topics = self.settings.topics
-        ends = topic_ends(self.settings, topics.read)
+        ends = topic_ends(self.settings, self.settings.topics.read_with_relay)
         return read_positions(published_offsets(self.settings, ends) if ends else {}, {}, ends)
 
     def oldest_unread_age_ms(self, positions: list[ReadPosition]) -> int | None:

@@ -85,6 +85,11 @@ class TopicNames:
         return self.half, self.op, self.feedback
 
     @property
+    def read_with_relay(self) -> tuple[str, ...]:
+        """The topics that the pipeline reads once its checkpoint has known a relay."""
+        return *self.read, self.decided
+
+    @property
     def discarded(self) -> str:
         """Half messages that were given up."""
         return self.prefix + DISCARDED_TOPIC

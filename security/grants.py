@@ -137,6 +137,12 @@ def relayed_pipeline_grants(names: TopicNames, application_id: str) -> list[Gran
     ]  # fmt: skip
 
 
+def relayed_operator_grants(names: TopicNames, _application_id: str) -> list[Grant]:
+    """Return what operators' commands and the console need besides, where relay is set."""
+    why = "show how much of the decided topic is not read"
+    return [Grant(Resource.TOPIC, names.decided, (READ,), why, is_optional=True)]
+
+
 def relay_grants(
     names: TopicNames,
     application_id: str,

@@ -103,7 +103,7 @@ def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
     positions = read_positions(
         {} if committed is None else committed.ends,
         {} if planned is None else planned.ends,
-        topic_ends(settings, names.read),
+        topic_ends(settings, names.read_with_relay),
     )
     partitions = found.state_partitions or 0
     sink = marker_settings(settings, found.query_id or "", found.identity)

@@ -209,7 +209,8 @@ class Doctor:
         if last is None:
             return
         plan, settings = store.planned(last), self._settings
-        positions = read_positions(plan.ends, {}, topic_ends(settings, settings.topics.read))
+        ends = topic_ends(settings, settings.topics.read_with_relay)
+        positions = read_positions(plan.ends, {}, ends)
         unread = Counter[str]()
         for at in positions:
             unread[at.topic] += at.lag or 0

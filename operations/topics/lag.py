@@ -67,7 +67,7 @@ def read_positions(
 
 
 def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return the end of each partition for a reader of committed records.
+    """Return the end of each partition for a reader of committed records, of topics that exist.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.

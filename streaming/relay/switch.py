@@ -97,7 +97,7 @@ class RelaySwitch:
     def topics(self) -> tuple[str, ...]:
         """The topics that the query reads."""
         names = self.settings.topics
-        return (*names.read, names.decided) if self.is_known else names.read
+        return names.read_with_relay if self.is_known else names.read
 
     def prepare(self, run: Run) -> bool:
         """Let relays take the ops, or take them back, as the settings say.
@@ -254,7 +254,7 @@ class RelaySwitch:
         before = self.store.planned(batch - 1).ends if batch > 0 else {}
         # Spark takes a partition that it did not know and that begins behind 0 for lost data.
         is_new = now[names.decided].keys() != before.get(names.decided, {}).keys()
-        return PlannedRun((*names.read, names.decided), drops_topic=is_new, batch=batch)
+        return PlannedRun(names.read_with_relay, drops_topic=is_new, batch=batch)
 
     def _create_plan(self, batch: int, ends: Offsets) -> bool:
         """Create the plan behind a batch; return False if another job has planned there."""
