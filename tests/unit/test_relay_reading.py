@@ -11,6 +11,7 @@ from tests.unit.state.building import RULES
 from checkback.checkpoints.own_files.batch_terms import BatchTerms, OpRange, TermsNote
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans
 from checkback.protocol.decided import RelayMark, WrittenUntil
+from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
 from checkback.state import NOTHING_READ
 from checkback.streaming.batch.terms import TaskTerms
@@ -87,6 +88,15 @@ def test_the_relay_has_the_ops_until_the_record_that_closes_it_is_read() -> None
 
     assert relayed.batch(33) == RelayTerms((CLOSED,), 60, 10_000)
     assert relayed.batch(34) == RelayTerms((CLOSED,))
+
+
+def test_ops_that_a_replaced_job_planned_before_they_were_given_back_end_the_job() -> None:
+    reading = Relayed(CLOSED).reading
+    for ops, decided in ((140, 33), (141, 34)):
+        assert reading.gone_on({NAMES.op: {0: ops}, NAMES.decided: {0: decided}}, {}, {})
+
+    with pytest.raises(FencedError, match="Another job has planned"):
+        reading.gone_on({NAMES.op: {0: 141}, NAMES.decided: {0: 33}}, {}, {})
 
 
 def test_what_relays_read_hides_nothing_from_the_job() -> None:

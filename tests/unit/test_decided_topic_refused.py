@@ -1,0 +1,57 @@
+"""A start refuses a decided topic that is not the one that its checkpoint has read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckbackError, CheckpointError, ConfigurationError
+from checkback.streaming.relay import decided_topic, switch
+from checkback.streaming.relay.decided_topic import DecidedTopic
+from checkback.streaming.relay.switch import KnownDecided, RelaySwitch
+
+SETTINGS = Settings(bootstrap_servers="localhost:1", relay=True)
+NAMES = SETTINGS.topics
+
+
+@pytest.mark.parametrize(
+    ("partitions", "topic_id", "refused", "says"),
+    [
+        (4, "other", CheckpointError, "deleted and made again"),
+        (3, "known", ConfigurationError, "they must be equal"),
+    ],
+)
+def test_a_topic_that_was_made_again_or_has_other_partitions_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+    topic_id: str,
+    refused: type[CheckbackError],
+    says: str,
+) -> None:
+    half = SimpleNamespace(partitions=4, topic_id="half")
+    found = {
+        NAMES.half: half,
+        NAMES.decided: SimpleNamespace(partitions=partitions, topic_id=topic_id),
+    }
+    monkeypatch.setattr(switch, "describe_topics", lambda *_: found)
+    store: Any = SimpleNamespace(read_own=lambda _: KnownDecided("known").to_json())
+    unused: Any = None
+
+    with pytest.raises(refused, match=says):
+        RelaySwitch(SETTINGS, store, unused, unused, unused)._partitions()
+
+
+def test_a_topic_that_ends_before_what_was_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = SimpleNamespace(init_transactions=lambda _: None)
+    monkeypatch.setattr(decided_topic, "Producer", lambda _: producer)
+    monkeypatch.setattr(DecidedTopic, "_ends", lambda *_: {0: 3, 1: 9})
+    topic = DecidedTopic(SETTINGS, SETTINGS.connection(), 2)
+
+    with pytest.raises(CheckpointError, match=r"Partitions \[0\] .* checkpoint has read") as seen:
+        topic.words({}, {0: 4, 1: 9})
+    assert "checkpoint rebuild" in seen.value.remedy
