@@ -27,7 +27,7 @@ import javax.sql.DataSource;
  * producer.send(record, tx -> log.run(tx.id(), connection -> orders.insert(connection, order)));
  * }</pre>
  *
- * Tested on PostgreSQL, MySQL and H2. Threads may share it.
+ * Tested on PostgreSQL, MariaDB (by its own driver and MySQL's) and H2. Threads may share it.
  */
 public final class JdbcTransactionLog {
     /** The name of the table unless another one is given. */
@@ -85,10 +85,11 @@ public final class JdbcTransactionLog {
             if (exists(statement)) {
                 return;
             }
-            // MySQL compares texts without case unless the column says otherwise.
-            boolean isMySql = connection.getMetaData().getDatabaseProductName().contains("MySQL");
+            // Both compare texts without case unless the column says otherwise.
+            String product = connection.getMetaData().getDatabaseProductName();
+            boolean ignoresCase = product.equals("MySQL") || product.equals("MariaDB");
             statement.execute("CREATE TABLE " + table + " (transaction_id VARCHAR(64)"
-                    + (isMySql ? " CHARACTER SET ascii COLLATE ascii_bin" : "") + " NOT NULL PRIMARY KEY,"
+                    + (ignoresCase ? " CHARACTER SET ascii COLLATE ascii_bin" : "") + " NOT NULL PRIMARY KEY,"
                     + " state SMALLINT NOT NULL, written_at_ms BIGINT NOT NULL)");
             String index = table.substring(table.lastIndexOf('.') + 1) + "_written_at";
             statement.execute("CREATE INDEX " + index + " ON " + table + " (written_at_ms)");

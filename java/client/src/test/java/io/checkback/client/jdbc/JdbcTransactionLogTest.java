@@ -28,13 +28,16 @@ import javax.sql.DataSource;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** On H2, PostgreSQL where it is, and the databases that CHECKBACK_TEST_JDBC names, separated by blanks. */
+/**
+ * On H2, on PostgreSQL and MariaDB where their programs are, and on the databases that CHECKBACK_TEST_JDBC
+ * names, separated by blanks.
+ */
 class JdbcTransactionLogTest {
     private final String suffix = UUID.randomUUID().toString().substring(0, 8);
 
     static Stream<String> databases() {
         List<String> urls = new ArrayList<>(List.of("jdbc:h2:mem:" + UUID.randomUUID() + ";DB_CLOSE_DELAY=-1"));
-        PostgresServer.url().ifPresent(urls::add);
+        urls.addAll(DatabaseServer.urls());
         String more = System.getenv("CHECKBACK_TEST_JDBC");
         if (more != null && !more.isBlank()) {
             urls.addAll(List.of(more.strip().split("\\s+")));
