@@ -6,12 +6,15 @@ import shlex
 
 import pytest
 
+from checkback.commands.acl import Central, _grants
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import TopicNames
 from checkback.security.grants import (
     Grant,
     Resource,
     kafka_acls_command,
+    operator_grants,
     pipeline_grants,
     relay_grants,
     relayed_pipeline_grants,
@@ -51,6 +54,19 @@ def test_only_relay_and_pipeline_may_write_what_is_believed() -> None:
     }  # fmt: skip
     assert decided in rights(relayed_pipeline_grants(NAMES, "checkback"))
     assert decided not in rights(pipeline_grants(NAMES, "checkback", ["paid"]))
+
+
+@pytest.mark.parametrize("central", [pipeline_grants, operator_grants, relay_grants])
+@pytest.mark.parametrize("relay", [True, False])
+def test_where_relay_is_set_each_login_may_read_the_decided_topic(
+    central: Central, *, relay: bool
+) -> None:
+    settings = Settings(topic_prefix="eu.", relay=relay)
+    grants = _grants(settings, (), ["paid"], central)
+    found = rights(grants) | rights(grants, is_optional=True)
+
+    may_read = ("topic", "eu.RMQ_SYS_TRANS_DECIDED_TOPIC", "Read") in found
+    assert may_read is (relay or central is relay_grants)
 
 
 def test_the_command_is_what_a_shell_takes() -> None:
