@@ -28,6 +28,7 @@ from sqlalchemy import (
     Table,
     event,
 )
+from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL, TwoPhaseTransaction
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
@@ -42,6 +43,9 @@ from checkback.protocol.errors import ConfigurationError
 
 T = TypeVar("T")
 INFO_KEY: Final = "checkback"
+MYSQL: Final = ("mysql", "mariadb")
+CASE_KEPT: Final = mysql.VARCHAR(64, charset="ascii", collation="ascii_bin")
+"""Otherwise ids that differ in upper and lower case alone are the same to MySQL and MariaDB."""
 
 
 class Followed:
@@ -163,7 +167,7 @@ def log_table(name: str) -> Table:
     return Table(
         name,
         MetaData(),
-        Column("transaction_id", String(64), primary_key=True),
+        Column("transaction_id", String(64).with_variant(CASE_KEPT, *MYSQL), primary_key=True),
         Column("state", SmallInteger, nullable=False),
         Column("written_at_ms", BigInteger, nullable=False),
         Index(f"{name}_written_at", "written_at_ms"),

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from tests.integration.client.playing import Checkback, eventually, header
 
 from checkback.client import LocalTransactionState, Producer, SentMessage
+from checkback.client.sessions.sqlalchemy import create_log_table, log_table
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError
 
@@ -68,6 +69,18 @@ def said(checkback: Checkback, sent: list[SentMessage]) -> list[str | None]:
     """Return what the last op of each message says."""
     ops = {header(op, names.UNIQ_KEY): op for op in checkback.ops(len(sent))}
     return [header(ops[one.transaction_id], names.COMMIT_OR_ROLLBACK) for one in sent]
+
+
+def test_ids_that_differ_in_case_alone_have_a_row_each(engine: Engine, unique: str) -> None:
+    """By the default of MariaDB a check of one would be answered with the row of the other."""
+    table = log_table(f"{unique}case".replace("-", "_"))
+    create_log_table(table, engine)
+
+    with engine.begin() as connection:
+        for transaction_id in ("paid", "PAID"):
+            connection.execute(
+                table.insert(), {"transaction_id": transaction_id, "state": 1, "written_at_ms": 0}
+            )
 
 
 def test_ten_messages_share_the_fate_of_their_transaction(
