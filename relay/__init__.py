@@ -1,1 +1,1 @@
-"""The relay: between the op topic and the job, it ends clean, young transactions at once."""
+"""The relay: ends clean, young transactions at once, and passes all other ops to the job."""

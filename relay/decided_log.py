@@ -14,8 +14,8 @@ from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.records.source_record import readable_headers
 
 LOOK_BACK: Final = 1_000
-"""Offsets before the end that are read at first. Each transaction of a relay has a mark, which
-repeats what the newest `taken` says."""
+"""How far before the end reading begins. Each transaction of a relay has a mark, and marks repeat
+the newest `taken`."""
 MESSAGES_MAX: Final = 1_000
 READER: Final[dict[str, Any]] = {
     "group.id": "checkback-relay-reader",  # it joins no group
@@ -34,8 +34,8 @@ class DecidedPartition:
     """What was read of one partition.
 
     Args:
-        begin: the offset from which on it was read.
-        end: where it ended when that was asked for.
+        begin: the offset where reading began.
+        end: the end of the partition when it was asked for.
     """
 
     begin: int
@@ -48,7 +48,7 @@ class DecidedPartition:
     _last_op: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._last_op = self.begin - 1  # for all that is known
+        self._last_op = self.begin - 1  # an op may stand there: it was not read
 
     @property
     def is_read(self) -> bool:
@@ -56,9 +56,9 @@ class DecidedPartition:
         return self.position >= self.end
 
     def read_to(self, offset: int) -> None:
-        """Note that everything below an offset was read."""
+        """Note that all records below an offset were read."""
         self.position = max(self.position, offset)
-        if self.job.decided > self._last_op:  # only notes follow what the job has written
+        if self.job.decided > self._last_op:  # no op follows what the job has written
             self.job = self.job._replace(decided=max(self.job.decided, self.position))
 
     def take(self, message: Message) -> None:
@@ -94,29 +94,29 @@ class DecidedLog:
         """Follow these partitions and no others.
 
         Args:
-            ends: where each one ends, records of open transactions included.
+            ends: the end of each partition, records of open transactions included.
         """
         self.partitions = {at: _before(end, LOOK_BACK) for at, end in ends.items()}
         self._assign()
 
     def poll(self) -> None:
-        """Read what is there; go farther back where nothing says who takes the ops."""
+        """Read what is there; begin earlier where no record said who takes the ops."""
         if self._consumer is None:
             return
         for message in self._consumer.consume(MESSAGES_MAX, 0.0):
             self._take(message)
         unknown = [
-            (at, one)
-            for at, one in self.partitions.items()
-            if one.is_read and one.taken is None and not one.is_closed and one.begin > 0
+            (at, found)
+            for at, found in self.partitions.items()
+            if found.is_read and found.taken is None and not found.is_closed and found.begin > 0
         ]
-        for at, one in unknown:
-            self.partitions[at] = _before(one.end, 10 * (one.end - one.begin))
+        for at, found in unknown:
+            self.partitions[at] = _before(found.end, 10 * (found.end - found.begin))
         if unknown:
             self._assign()
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -125,7 +125,7 @@ class DecidedLog:
         if self._consumer is None:
             self._consumer = Consumer({**READER, **self.connection})
         self._consumer.assign(
-            [TopicPartition(self.topic, at, one.position) for at, one in self.partitions.items()]
+            [TopicPartition(self.topic, at, read.position) for at, read in self.partitions.items()]
         )
 
     def _take(self, message: Message) -> None:

@@ -18,10 +18,10 @@ from checkback.sinks.records.router import Router, as_target
 from checkback.sinks.records.sink_record import SinkRecord
 
 LOOK_S: Final = 1.0
-"""How often the relay may list the topics for one that it does not know."""
+"""The least time between two listings of the topics, for unknown real topics."""
 KNOWN_S: Final = 30.0
 DOUBTFUL_S: Final = 30.0
-"""How long nothing is delivered to a topic that rejected a record."""
+"""How long the job gets all commits of a topic that rejected a record."""
 
 
 @dataclass(slots=True)
@@ -47,26 +47,28 @@ class Finals:
         self.refresh()
 
     def refresh(self) -> None:
-        """Allow new looks at the cluster when it is time; call it before each group."""
+        """Allow new requests to the brokers when it is time; call this before each group."""
         now_s = self.clock_s()
         self._router = Router(self.names, self._find, self.now_ms())
         if now_s >= self._look_s:
             self._look_s = now_s + LOOK_S
             self.directory.allow_refresh()
-            self._doubtful = {one: until for one, until in self._doubtful.items() if until > now_s}
+            self._doubtful = {
+                topic: until for topic, until in self._doubtful.items() if until > now_s
+            }
         if now_s >= self._forget_s:
             self._forget_s = now_s + KNOWN_S
             self._targets.clear()
 
     def doubt(self, topic: str) -> None:
-        """Leave what goes to a topic to the job for a while: it rejected a record."""
+        """Leave a topic that rejected a record to the job for a while."""
         self._doubtful[topic] = self.clock_s() + DOUBTFUL_S
 
     def make(self, half: HeldHalf, partition: int, offset: int) -> SinkRecord | None:
         """Return the sink's final of a half; None where the job has to judge."""
         try:
             made = self._router.final(half.record, RecordOrigin(self.names.half, partition, offset))
-        except Exception:  # a record that no final can be made of, as for the sink
+        except Exception:  # the sink can't make a final of it either
             return None
         return made if isinstance(made, SinkRecord) else None
 
@@ -78,7 +80,7 @@ class Finals:
             found: KnownTopic | None = None
             with suppress(BrokerError):
                 found = self.directory.find(topic)
-            # Smaller batches would have to be cut: the sink can do that.
+            # Smaller batches have to be split, which only the sink can.
             if found is None or found.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
                 return None
             target = as_target(topic, found, self.names, self.message_bytes_max)

@@ -31,10 +31,10 @@ READER: Final[dict[str, Any]] = {
 }
 MEMBER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "roundrobin",
-    # Another relay has the partitions of one that was killed after this and a rebalance.
+    # After this and a rebalance, another relay has the partitions of a killed one.
     "session.timeout.ms": 8_000,
     "heartbeat.interval.ms": 2_000,
-    # A loop that hangs leaves the group then. An init of a producer takes thirty seconds at most.
+    # Then a relay that hangs leaves the group. It is longer than INIT_S, the init of a producer.
     "max.poll.interval.ms": 45_000,
 }
 
@@ -43,8 +43,8 @@ MEMBER: Final[dict[str, Any]] = {
 class OpReader:
     """A member of the group of relays, which reads ops.
 
-    It is assigned nothing by itself: after each rebalance all partitions begin again (rule 6), and
-    each is read from where the start of the partition says.
+    An assignment starts no reading: after each rebalance all partitions start again (rule 6), and
+    `read` says where.
     """
 
     connection: Mapping[str, Any]
@@ -52,7 +52,7 @@ class OpReader:
     topic: str
     assigned: list[int] = field(default_factory=list)
     metadata: Any = None
-    """The group's, as they were when the partitions were assigned."""
+    """The metadata of the group when the partitions were assigned."""
     rebalances: int = 0
     _rests: bool = False
     _consumer: Consumer = field(init=False)
@@ -68,10 +68,10 @@ class OpReader:
         )
 
     def positions(self) -> dict[int, int] | None:
-        """Return what the group has committed for the assigned partitions; None if that waits.
+        """Return the group's positions of the assigned partitions; None if they are not known yet.
 
-        It waits for an open transaction of a predecessor. A partition without a position is left
-        out.
+        They are unknown while a predecessor's transaction is open. A partition without a position
+        is left out.
 
         Raises:
             BrokerError: the brokers refuse.
@@ -88,7 +88,7 @@ class OpReader:
                 remedy="Check the brokers, and the relay's rights on its group.",
                 code=cause.name(),
             ) from error
-        return {one.partition: one.offset for one in found if one.offset >= 0}
+        return {place.partition: place.offset for place in found if place.offset >= 0}
 
     def read(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from there on."""
@@ -98,11 +98,11 @@ class OpReader:
         )
 
     def poll(self, wait_s: float) -> list[Message]:
-        """Return what comes within that time; rebalances happen in here."""
+        """Return the messages of that time; rebalances happen in this call."""
         return _polled(self._consumer, wait_s)
 
     def rest(self, *, rests: bool) -> None:
-        """Read no more ops for the time being, or go on."""
+        """Pause the reading of ops, or resume it."""
         if rests == self._rests:
             return
         self._rests, every = rests, self._consumer.assignment()
@@ -117,7 +117,7 @@ class OpReader:
         self._consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.assigned = sorted(one.partition for one in partitions)
+        self.assigned = sorted(place.partition for place in partitions)
         self.metadata = consumer.consumer_group_metadata()
         self.rebalances += 1
         consumer.assign([])
@@ -147,7 +147,7 @@ class HalfReader:
         )
 
     def poll(self, wait_s: float) -> list[Message]:
-        """Return what comes within that time."""
+        """Return the messages of that time."""
         return _polled(self._consumer, wait_s)
 
     def skip(self, message: Message) -> None:
@@ -155,7 +155,7 @@ class HalfReader:
         _skip(self._consumer, message)
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections."""
         self._consumer.close()
 
 
@@ -177,7 +177,7 @@ def sorted_out(
     at_end: Callable[[int, int], None],
     unreadable: Callable[[Message], None],
 ) -> Iterable[Message]:
-    """Yield the records among what a consumer gave; two callbacks take the rest.
+    """Yield the records among a consumer's messages; two callbacks get the others.
 
     Raises:
         BrokerError: an error that does not pass by itself.

@@ -10,10 +10,10 @@ from checkback.relay.reading import Identity
 from checkback.sinks.records.source_record import SourceRecord
 
 HELD_S: Final = 10.0
-"""How long a half is held. The job discards no half that a relay holds, and the first check comes
-after transaction_timeout_ms, six seconds by default; its answer is still delivered here."""
+"""How long a half is held. The first check comes after transaction_timeout_ms, six seconds by
+default, so the relay can deliver its answer. The job discards no half that a relay holds."""
 OVERHEAD_BYTES: Final = 1_500
-"""What a half takes besides key and body: the record of librdkafka and of Python, with headers."""
+"""Memory of a half besides key and body: headers, and the objects of librdkafka and Python."""
 
 
 class HeldHalf(NamedTuple):
@@ -35,7 +35,7 @@ class HeldHalf(NamedTuple):
 
 @dataclass(slots=True)
 class HalfMemory:
-    """Halves of one partition; what is older than HELD_S or too much leaves, the oldest first."""
+    """Halves of one partition; the oldest leave after HELD_S, or when memory is full."""
 
     bytes_max: int
     bytes_held: int = 0
@@ -50,21 +50,21 @@ class HalfMemory:
         return next(iter(self._halves), None)
 
     def hold(self, offset: int, half: HeldHalf) -> None:
-        """Add a half; its offset is higher than every one before."""
+        """Add a half; its offset is higher than all offsets before."""
         self._halves[offset] = half
         self.bytes_held += half.bytes_held
         while self.bytes_held > self.bytes_max:
             self._drop_oldest()
 
     def take(self, offset: int) -> HeldHalf | None:
-        """Take a half out for good (rule 4); None where it is not held."""
+        """Remove a half for good and return it (rule 4); None where it is not held."""
         half = self._halves.pop(offset, None)
         if half is not None:
             self.bytes_held -= half.bytes_held
         return half
 
     def drop_older(self, than_s: float) -> None:
-        """Drop what was read before that time."""
+        """Drop halves that were read before that time."""
         while self._halves and next(iter(self._halves.values())).read_s < than_s:
             self._drop_oldest()
 

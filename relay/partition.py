@@ -1,4 +1,4 @@
-"""What a relay knows of one partition, and what it makes of each op; pure.
+"""One partition of a relay: decides what becomes of each op; pure.
 
 The numbers of rules are those of docs/decisions/relay.md.
 """
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from checkback.protocol.decided import OpKind, RelayMark, Taken
 from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE
 from checkback.relay.memory import HalfMemory, HeldHalf
-from checkback.relay.reading import SaidOp
+from checkback.relay.reading import ParsedOp
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.sinks.records.source_record import SourceRecord
 
 HIDDEN_S: Final = 1.0
-"""How long an op waits for a half that is stored and that nobody may read yet."""
+"""How long an op waits for a stored half that an open transaction may hide."""
 NOT_YET: Final = 2**62
 """Stands for the offset of a record that is not committed yet."""
 
@@ -27,14 +27,14 @@ class ReadOp(NamedTuple):
     """An op as it was read.
 
     Args:
-        said: None where its headers can't be read.
-        read_s: when, by a clock that is never set.
+        parsed: None where its headers can't be read.
+        read_s: when it was read, by a clock that is never set.
     """
 
     partition: int
     offset: int
     record: SourceRecord
-    said: SaidOp | None
+    parsed: ParsedOp | None
     read_s: float
 
 
@@ -42,9 +42,9 @@ class MadeOfOp(NamedTuple):
     """What becomes of an op.
 
     Args:
-        final: of a delivered op.
+        final: the final of a delivered op.
         why: why an op is passed, empty for others.
-        key: of the half of a delivered op.
+        key: the key of a delivered op's half.
     """
 
     op: ReadOp
@@ -71,11 +71,11 @@ class RelayPartition:
     """One partition of the op topic, with those of the half and the decided topic.
 
     Args:
-        taken: what the job's start gave to relays.
+        taken: the span of ops that a start of the job gave to relays.
         position: the next op to decide.
         half_position: the next half to read, at a start the half partition's end (rule 6).
         is_ordered: whether finals of one key keep their order.
-        behind: before the job has come there, nothing with a key is delivered (rule 10).
+        behind: until the job has come there, no half with a key is delivered (rule 10).
     """
 
     number: int
@@ -88,9 +88,9 @@ class RelayPartition:
     job: JobPosition = NOWHERE
     read_until_ms: int = 0
     ops: deque[ReadOp] = field(default_factory=deque)
-    """Read, and not decided yet."""
+    """Ops that were read and are not decided yet."""
     ops_read_to: int = 0
-    """Below this offset of the op partition there is no op that was not read."""
+    """Every op below this offset of the op partition was read."""
     half_end: int = 0
     half_end_asked_s: float = float("-inf")
     _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class RelayPartition:
         )
 
     def read_half(self, offset: int, half: HeldHalf | None) -> None:
-        """Take a record that was read into memory, if it is a half and was not given up."""
+        """Note a record that was read; hold it if it is a half that was not given up."""
         if offset < self.half_position:
             return
         self.read_halves_to(offset + 1)
@@ -132,52 +132,52 @@ class RelayPartition:
             self.half_position = end
             self.half_end = max(self.half_end, end)
             if self._given_up:
-                self._given_up = {one for one in self._given_up if one >= end - 1}
+                self._given_up = {offset for offset in self._given_up if offset >= end - 1}
 
-    def end_told(self, end: int, asked_s: float) -> None:
+    def learn_half_end(self, end: int, asked_s: float) -> None:
         """Note where the half partition ended when that was asked for."""
         self.half_end, self.half_end_asked_s = max(self.half_end, end), asked_s
 
     def needs_end(self) -> bool:
         """Tell whether the next op can only be decided by the half partition's end (rule 5)."""
         op = self.ops[0] if self.ops else None
-        named = None if op is None or op.said is None else op.said.named
+        named = None if op is None or op.parsed is None else op.parsed.named
         if op is None or named is None or named < max(self.half_position, self.half_end):
             return False
         return op.read_s > self.half_end_asked_s
 
     def take_op(self, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
-        """Take the next op and return what becomes of it; None where it has to wait, or none is."""
+        """Take the next op; return what becomes of it, None if it has to wait or none is there."""
         verdict = self._decided(self.ops[0], now_s, make_final) if self.ops else None
         if verdict is not None:
             self.ops.popleft()
             self.position = verdict.op.offset + 1
             stored_ms = verdict.op.record.timestamp()[1]
-            # One that follows may have been stored in the same millisecond.
+            # The next op may have been stored in the same millisecond.
             self.read_until_ms = max(self.read_until_ms, stored_ms - 1)
-        if not self.ops:  # what follows are records that are no ops, such as ends of transactions
+        if not self.ops:  # records that are no ops follow, such as ends of transactions
             self.position = max(self.position, self.ops_read_to)
         return verdict
 
     def _decided(self, op: ReadOp, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
-        said = op.said
-        if said is None:
+        parsed = op.parsed
+        if parsed is None:
             return MadeOfOp(op, OpKind.UNREADABLE)
-        named = said.named
-        if named is None or said.state in (None, TRANSACTION_NOT_TYPE):
+        named = parsed.named
+        if named is None or parsed.state in (None, TRANSACTION_NOT_TYPE):
             return MadeOfOp(op, OpKind.PASSED, why="no verdict")
         if named >= self.half_position:
             return self._of_unread_half(op, named, now_s)
         half = self.memory.take(named)  # rule 4: whatever becomes of the op
         if half is None:
             return self._passed(op, named, None, "half not held")
-        final, why = self._final(said, half, named, make_final)
+        final, why = self._final(parsed, half, named, make_final)
         if final is None:
             return self._passed(op, named, half, why)
         return MadeOfOp(op, OpKind.DELIVERED, final, key=half.record.key())
 
     def _of_unread_half(self, op: ReadOp, named: int, now_s: float) -> MadeOfOp | None:
-        """Rule 5."""
+        """Decide an op that names a half which was not read (rule 5)."""
         if named >= self.half_end:
             return MadeOfOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
         if now_s - op.read_s < HIDDEN_S and named not in self._given_up:
@@ -186,19 +186,19 @@ class RelayPartition:
         return self._passed(op, named, None, "half hidden")
 
     def _final(
-        self, said: SaidOp, half: HeldHalf, named: int, make_final: MakeFinal
+        self, parsed: ParsedOp, half: HeldHalf, named: int, make_final: MakeFinal
     ) -> tuple[SinkRecord | None, str]:
         """Return the final of a clean commit (rule 3); else why there is none."""
-        if said.state != TRANSACTION_COMMIT_TYPE:
+        if parsed.state != TRANSACTION_COMMIT_TYPE:
             return None, "rollback"
-        if not said.is_accepted or said.identity != half.identity:
+        if not parsed.is_accepted or parsed.identity != half.identity:
             return None, "not accepted"
         if self._is_blocked(half.record.key()):
             return None, "order"
         return make_final(half, self.number, named), "real topic"
 
     def _passed(self, op: ReadOp, named: int, half: HeldHalf | None, why: str) -> MadeOfOp:
-        if op.said is not None and op.said.state == TRANSACTION_COMMIT_TYPE:
+        if op.parsed is not None and op.parsed.state == TRANSACTION_COMMIT_TYPE:
             if half is None:
                 self.behind = JobPosition(NOT_YET, max(self.behind.half, named + 1))
             else:
@@ -206,7 +206,7 @@ class RelayPartition:
         return MadeOfOp(op, OpKind.PASSED, why=why)
 
     def _block(self, key: bytes | None, named: int) -> None:
-        """Rule 10: behind a passed commit its key is passed, too, until the job has written it."""
+        """Pass further commits of a passed commit's key until the job has written it (rule 10)."""
         if key is not None and self.is_ordered:
             before = self._blocked.get(key, NOWHERE)
             self._blocked[key] = JobPosition(NOT_YET, max(before.half, named + 1))
@@ -221,14 +221,14 @@ class RelayPartition:
 
     def pass_again(self, verdict: MadeOfOp) -> MadeOfOp:
         """Return what becomes of an op after its transaction failed (rule 11)."""
-        said = verdict.op.said
-        if verdict.kind is not OpKind.DELIVERED or said is None or said.named is None:
+        parsed = verdict.op.parsed
+        if verdict.kind is not OpKind.DELIVERED or parsed is None or parsed.named is None:
             return verdict
-        self._block(verdict.key, said.named)
+        self._block(verdict.key, parsed.named)
         return MadeOfOp(verdict.op, OpKind.PASSED, why="transaction failed")
 
     def committed(self, mark_offset: int) -> None:
-        """Note where on the decided partition the records of a group stand: before its mark."""
+        """Note that a group was committed: its records stand before its mark."""
         if self.behind.decided == NOT_YET:
             self.behind = self.behind._replace(decided=mark_offset)
         for key, place in self._blocked.items():

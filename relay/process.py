@@ -1,4 +1,4 @@
-"""One relay as a process: its loop, rules of access control, health, metrics, and its end."""
+"""One relay as a process: its loop, rules of access control, health, metrics and stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from checkback.sinks.kafka.read.rule_source import rule_source
 from checkback.sinks.kafka.read.rule_watch import RuleWatch
 
 SILENT_S: Final = 60.0
-"""A relay that has not turned its loop for so long hangs; it waits for brokers for less."""
+"""A loop that takes longer than this hangs: each wait for the brokers is shorter."""
 UNSERVED_S: Final = 30.0
 Emit = Callable[[str, dict[str, Any]], None]
 
@@ -37,8 +37,7 @@ def require_relay(settings: Settings) -> None:
     """
     if not settings.relay:
         raise ConfigurationError(
-            "relay is not set: the job would read the ops itself, and not what a relay makes of "
-            "them.",
+            "relay is not set: the job would read the ops itself, and not the decided topic.",
             remedy="Set relay = true in the configuration of job and relay, and restart the job.",
             key="relay",
         )
@@ -47,27 +46,27 @@ def require_relay(settings: Settings) -> None:
 
 @dataclass(slots=True)
 class RelayHealth:
-    """Answers to probes; the loop tells, others ask."""
+    """Answers health probes by what the loop has reported."""
 
     now_s: Callable[[], float] = time.monotonic
     _turned_s: float = field(default=float("-inf"))
     _served_s: float = field(default=float("-inf"))
 
     def turned(self, *, is_ready: bool) -> None:
-        """Note that the loop turned."""
+        """Note that the loop has run once more."""
         self._turned_s = self.now_s()
         if is_ready:
             self._served_s = self._turned_s
 
     def alive(self) -> Answer:
-        """Tell whether the loop turns."""
+        """Tell whether the loop runs."""
         age_s = self.now_s() - self._turned_s
         if SILENT_S < age_s < float("inf"):
-            return Answer(False, f"the relay's loop has not turned for {age_s:.0f} s")
+            return Answer(False, f"the relay's loop has not run for {age_s:.0f} s")
         return Answer(True, "alive")
 
     def ready(self) -> Answer:
-        """Tell whether it serves every partition that it was given."""
+        """Tell whether the relay serves all its partitions."""
         age_s = self.now_s() - self._served_s
         if age_s == float("inf"):
             return Answer(False, "the relay starts, or waits for a start of the job")
@@ -90,7 +89,7 @@ class RelayProcess:
     _stops: bool = False
     _health: RelayHealth = field(default_factory=RelayHealth)
     _instruments: Instruments = field(default_factory=lambda: Instruments(RELAY))
-    _told: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -126,18 +125,18 @@ class RelayProcess:
                                       "partitions": sorted(relay.partitions)})  # fmt: skip
             if now_s >= progress_s:
                 progress_s = now_s + self.settings.progress_interval_ms / 1_000
-                self._tell(relay, watch.problem)
+                self._report(relay, watch.problem)
 
-    def _tell(self, relay: Relay, problem: str) -> None:
+    def _report(self, relay: Relay, problem: str) -> None:
         counts, measured = relay.counts, self._instruments
         now = {"groups": counts.groups, "failed": counts.failed, **counts.decided}
         for what, number in now.items():
-            added = number - self._told.get(what, 0)
+            added = number - self._counted.get(what, 0)
             if what in ("groups", "failed"):
                 measured.add(f"checkback_relay_{what}_total", added)
             else:
                 measured.add("checkback_relay_ops_total", added, outcome=what.replace(" ", "_"))
-        self._told = dict(now)
+        self._counted = dict(now)
         waiting, age_s = relay.backlog()
         measured.set("checkback_relay_waiting_ops", waiting)
         measured.set("checkback_relay_oldest_op_age_seconds", age_s)
@@ -145,8 +144,8 @@ class RelayProcess:
         measured.set("checkback_relay_memory_bytes", relay.memory_bytes)
         measured.set("checkback_relay_ready", self._health.ready().is_well)
         wrong = {"access_rules_problem": problem} if problem else {}
-        told = {"partitions": sorted(relay.partitions), "waiting": waiting, **now, **wrong}
-        self.emit("progress", told)
+        progress = {"partitions": sorted(relay.partitions), "waiting": waiting, **now, **wrong}
+        self.emit("progress", progress)
 
     def _rules(self, watch: RuleWatch) -> RecordRules:
         names, rules = self.settings.topics, watch.rules
@@ -172,7 +171,7 @@ class RelayProcess:
         def stop(*_: object) -> None:
             self._stops = True
 
-        before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:

@@ -1,8 +1,7 @@
 """Reads halves and ops as the job's decoder reads them: a literal twin of RecordDecoder.java.
 
-A relay delivers only what the decoder and verification would accept (rule 3). What a record says is
-taken the same way here: by position where the headers have the protocol's order, else the first of
-each name.
+A relay delivers only what the decoder and verification would accept (rule 3). Headers in the
+protocol's order are read by position; otherwise the first header of each name counts.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ OFFSET_MAX: Final = 2**63 - 1
 _ODD: Final = ("\0", "\ufffd")
 
 
-class SaidOp(NamedTuple):
-    """What an op says.
+class ParsedOp(NamedTuple):
+    """An op, parsed.
 
     Args:
         named: the offset of the half, None where it is not readable.
@@ -52,7 +51,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What the decoder goes by.
+    """The rules by which records are accepted, the same as the decoder's.
 
     Args:
         body_bytes_max: the largest body of a half.
@@ -66,7 +65,7 @@ class RecordRules:
     def half(self, record: SourceRecord) -> Identity | None:
         """Return group and id of a half that is accepted, None for any other record."""
         headers = record.headers() or []
-        is_half, group, transaction_id, topic, _ = _said(headers, HALF_PROTOCOL_ORDER)
+        is_half, group, transaction_id, topic, _ = _protocol_values(headers, HALF_PROTOCOL_ORDER)
         body = record.value()
         if (
             is_half != b"true"
@@ -88,15 +87,15 @@ class RecordRules:
                 return None
         return group, transaction_id
 
-    def op(self, record: SourceRecord, partition: int) -> SaidOp:
-        """Return what an op says, and whether it is accepted."""
+    def op(self, record: SourceRecord, partition: int) -> ParsedOp:
+        """Parse an op."""
         headers, value = record.headers() or [], record.value()
-        tag, state, group, transaction_id, from_check = _said(headers, OP_PROTOCOL_ORDER)
-        named, said = _offset(value), _STATES.get(state or b"")
+        tag, state, group, transaction_id, from_check = _protocol_values(headers, OP_PROTOCOL_ORDER)
+        named, verdict = _offset(value), _STATES.get(state or b"")
         is_accepted = (
             tag == b"d"
             and named is not None
-            and said is not None
+            and verdict is not None
             and bool(group)
             and bool(transaction_id)
             and not _has_odd_name(headers)
@@ -104,11 +103,11 @@ class RecordRules:
         if is_accepted and self.verifier is not None:
             is_accepted = self.verifier.accepts_op(partition, record.key(), value, headers)
         identity = group or b"", transaction_id or b""
-        return SaidOp(named, said, identity, from_check or b"", is_accepted)
+        return ParsedOp(named, verdict, identity, from_check or b"", is_accepted)
 
 
-def _said(headers: RawHeaders, order: tuple[str, ...]) -> list[bytes | None]:
-    """Return the values of the protocol's headers of a record."""
+def _protocol_values(headers: RawHeaders, order: tuple[str, ...]) -> list[bytes | None]:
+    """Return the values of a record's protocol headers, in the protocol's order."""
     begin = headers[: len(order)]
     if tuple(name for name, _ in begin) == order:
         return [value for _, value in begin]

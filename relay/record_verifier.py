@@ -30,20 +30,22 @@ _BORN: Final = re.compile(rb"0|[1-9][0-9]{0,%d}" % (TIMESTAMP_BYTES_MAX - 1))
 
 @dataclass(frozen=True, slots=True)
 class RecordVerifier:
-    """The rules of one version, asked about records of the half and the op topic."""
+    """Verifies records of the half and the op topic by one version of the rules."""
 
     rules: AccessControl = field(repr=False)
     topics: TopicNames
     _accounts: Mapping[bytes, Account] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        accounts = {key.encode("utf-8", "replace"): one for key, one in self.rules.accounts.items()}
+        accounts = {
+            key.encode("utf-8", "replace"): account for key, account in self.rules.accounts.items()
+        }
         object.__setattr__(self, "_accounts", accounts)
 
     def accepts_half(
         self, key: bytes | None, body: bytes | None, headers: RawHeaders, time_ms: int
     ) -> bool:
-        """Tell whether a half is signed by one that may send it, at about the broker's time."""
+        """Tell whether an account that may send the half has signed it, near the broker's time."""
         found = self._signer(self.topics.half, None, key, body, headers, HALF_PROTOCOL_ORDER)
         if found is None or abs(time_ms - found[1]) > BORN_TIME_TOLERANCE_MS:
             return False
@@ -52,7 +54,7 @@ class RecordVerifier:
             return True
         if _has_name_with(headers, names.RESUME_HEADER_PREFIX):
             return False
-        if self._is_white(account, headers):
+        if self._is_exempt(account, headers):
             return True
         topic, group = _text(headers[3][1]), _text(headers[1][1])
         return _may_send_to(account, topic) and _may_act_for(account, group, Permission.PUB)
@@ -60,7 +62,7 @@ class RecordVerifier:
     def accepts_op(
         self, partition: int, key: bytes | None, value: bytes | None, headers: RawHeaders
     ) -> bool:
-        """Tell whether an op is signed by an account that may end transactions of its group."""
+        """Tell whether an account that may end transactions of the op's group has signed it."""
         found = self._signer(self.topics.op, partition, key, value, headers, OP_PROTOCOL_ORDER)
         if found is None:
             return False
@@ -69,7 +71,7 @@ class RecordVerifier:
             return True
         if _has_name_with(headers, names.MANUAL_OPERATOR):
             return False
-        if self._is_white(account, headers):
+        if self._is_exempt(account, headers):
             return True
         group = _text(headers[2][1])
         if headers[4][1] == b"true" and not _may_act_for(account, group, Permission.SUB):
@@ -85,12 +87,12 @@ class RecordVerifier:
         headers: RawHeaders,
         order: Sequence[str],
     ) -> tuple[Account, int] | None:
-        """Return who signed a record, and when; None where the signature is not right."""
+        """Return the account that signed a record, and when; None if the signature is wrong."""
         first = len(order)
         if len(headers) <= first or tuple(name for name, _ in headers[:first]) != tuple(order):
             return None
-        name, said = headers[-1]
-        parts = (said or b"").split(b" ", 2)
+        name, statement = headers[-1]
+        parts = (statement or b"").split(b" ", 2)
         if name != names.SIGNATURE or len(parts) < 3 or b"" in parts:
             return None
         born, access_key, signature = parts
@@ -106,12 +108,12 @@ class RecordVerifier:
                 return account, int(born)
         return None
 
-    def _is_white(self, account: Account, headers: RawHeaders) -> bool:
-        """Tell whether an address list has the address that the signature covers."""
+    def _is_exempt(self, account: Account, headers: RawHeaders) -> bool:
+        """Tell whether a white list has the address that the signature covers."""
         name, value = headers[-2]
         stated = (value or b"").decode("utf-8", "replace") if name == names.BORN_HOST else ""
         lists = (*self.rules.global_white_addresses, account.white_addresses)
-        return any(one.match(stated) for one in lists)
+        return any(addresses.match(stated) for addresses in lists)
 
 
 def _has_name_with(headers: RawHeaders, text: str) -> bool:
@@ -119,7 +121,7 @@ def _has_name_with(headers: RawHeaders, text: str) -> bool:
 
 
 def _text(value: bytes | None) -> str:
-    """Return a name as text; bytes that are no UTF-8 become one that no rule has."""
+    """Return a name as text; bytes that are no UTF-8 become a name that no rule has."""
     return (value or b"").decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""The relay: between the op topic and the job, it ends clean, young transactions (rules 1 to 11).
+"""The relay: reads ops and halves, ends clean, young transactions, passes the rest (rules 1 to 11).
 
 docs/decisions/relay.md has the rules, and why they hold.
 """
@@ -39,23 +39,23 @@ from checkback.sinks.records.source_record import UnreadableHeaders, readable
 
 GROUP_OPS_MAX: Final = 1_000
 GROUP_BYTES_MAX: Final = 16_000_000
-"""Of one transaction; a larger half makes a group of its own."""
+"""Bytes of one transaction; a larger half makes a group of its own."""
 MARK_S: Final = 1.0
 IDLE_S: Final = 0.1
 AWAITED_S: Final = 0.002
-"""How long to wait for a half on which an op waits."""
+"""How long one poll waits for a half that an op needs."""
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
-"""For how long brokers are asked again that are down, or elect leaders."""
+"""How long requests are repeated while brokers are down or elect leaders."""
 CLOCK_SAMPLES: Final = 16
 FAILED_PAUSE_S: Final = 0.2
 OPS_WAITING_MAX: Final = 10_000
-"""With more of them, no further ops are read until half of them are decided."""
+"""With more waiting ops, reading pauses until fewer than half of this number wait."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a relay did since it began.
+    """What a relay has done since it started.
 
     Attributes:
         decided: ops by what became of them: the kind, or why they were passed.
@@ -70,16 +70,16 @@ class Counts:
 
 @dataclass(slots=True)
 class BrokerTime:
-    """The brokers' time, as the marks that they stored tell it; never ahead of theirs."""
+    """The brokers' time, learned from stored marks; never ahead of their clocks."""
 
     _ahead_ms: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_SAMPLES))
 
     def learn(self, stored_ms: int, now_s: float) -> None:
-        """Note that a broker stored a record at that time, before now."""
+        """Note when a broker stored a record, in its time, and that it was before now."""
         self._ahead_ms.append(stored_ms - now_s * 1_000)
 
     def at(self, then_s: float) -> int:
-        """Return their time at a time of the steady clock; 0 while it is unknown."""
+        """Return the brokers' time for a time of the steady clock; 0 while it is unknown."""
         return int(max(self._ahead_ms) + then_s * 1_000) if self._ahead_ms else 0
 
 
@@ -89,7 +89,7 @@ class Relay:
 
     Args:
         instance: its number; each relay of a deployment has another one.
-        rules: what the decoder goes by.
+        rules: by which records are accepted.
     """
 
     settings: Settings
@@ -130,7 +130,7 @@ class Relay:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is in the group, and serves what it was given and relays may take."""
+        """Whether the relay serves its partitions; some may still wait for a start of the job."""
         if self._ops.metadata is None or (self._ops.assigned and not self.partitions):
             return False
         found = self._log.partitions
@@ -138,23 +138,23 @@ class Relay:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much the halves take that it holds."""
-        return sum(one.memory.bytes_held for one in self.partitions.values())
+        """About how much memory the held halves take."""
+        return sum(partition.memory.bytes_held for partition in self.partitions.values())
 
     def backlog(self) -> tuple[int, float]:
         """Return how many ops wait, and for how long the oldest has."""
-        heads = [one.ops[0].read_s for one in self.partitions.values() if one.ops]
-        waiting = sum(len(one.ops) for one in self.partitions.values())
+        heads = [partition.ops[0].read_s for partition in self.partitions.values() if partition.ops]
+        waiting = sum(len(partition.ops) for partition in self.partitions.values())
         return waiting, time.monotonic() - min(heads) if heads else 0.0
 
     def judge_by(self, rules: RecordRules) -> None:
-        """Go by other rules from now on; halves that were accepted by the former ones go."""
+        """Use other rules from now on; drop the halves that the former rules accepted."""
         self.rules = rules
-        for one in self.partitions.values():
-            one.memory.clear()
+        for partition in self.partitions.values():
+            partition.memory.clear()
 
     def step(self) -> None:
-        """Read what is there, and write one group if there is anything to write.
+        """Read what is there, and write one group of ops, if any, and marks that are due.
 
         Raises:
             PrerequisiteError: the job has taken the ops back.
@@ -174,7 +174,7 @@ class Relay:
             self._write(group, with_all_marks=is_due)
 
     def close(self) -> None:
-        """Leave the group, and give all connections up."""
+        """Leave the group, and close all connections."""
         self._turns.close()
         self._ops.close()
         self._halves.close()
@@ -183,14 +183,14 @@ class Relay:
     # Reading
 
     def _read(self) -> None:
-        waiting = sum(len(one.ops) for one in self.partitions.values())
+        waiting = sum(len(partition.ops) for partition in self.partitions.values())
         if waiting > OPS_WAITING_MAX or waiting < OPS_WAITING_MAX // 2:
             self._ops.rest(rests=waiting > OPS_WAITING_MAX)
         self._take_ops(self._ops.poll(0.0 if waiting or self._failed else IDLE_S))
         awaited = any(
-            one.ops and one.ops[0].said is not None
-            and (one.ops[0].said.named or 0) >= one.half_position
-            for one in self.partitions.values()
+            partition.ops and partition.ops[0].parsed is not None
+            and (partition.ops[0].parsed.named or 0) >= partition.half_position
+            for partition in self.partitions.values()
         )  # fmt: skip
         self._take_halves(self._halves.poll(AWAITED_S if awaited else 0.0))
         self._follow_job()
@@ -201,9 +201,9 @@ class Relay:
             found = self.partitions.get(number)
             if found is not None and (message.offset() or 0) >= found.next_op:
                 is_read = not isinstance(record, UnreadableHeaders)
-                said = self.rules.op(record, number) if is_read else None
+                parsed = self.rules.op(record, number) if is_read else None
                 found.ops.append(
-                    ReadOp(number, message.offset() or 0, record, said, time.monotonic())
+                    ReadOp(number, message.offset() or 0, record, parsed, time.monotonic())
                 )
 
     def _ops_end(self, number: int, offset: int) -> None:
@@ -292,10 +292,12 @@ class Relay:
             self._log.begin({})
         if ready:
             share = self.settings.relay_memory_bytes_max // len(self.partitions)
-            for one in self.partitions.values():
-                one.memory.bytes_max = share
-            self._ops.read({at: one.next_op for at, one in self.partitions.items()})
-            self._halves.read({at: one.half_position for at, one in self.partitions.items()})
+            for partition in self.partitions.values():
+                partition.memory.bytes_max = share
+            self._ops.read({at: partition.next_op for at, partition in self.partitions.items()})
+            self._halves.read(
+                {at: partition.half_position for at, partition in self.partitions.items()}
+            )
 
     def _ends(self, topic: str, numbers: Sequence[int]) -> dict[int, int]:
         """Return the high watermarks of partitions: records of open transactions count."""
@@ -307,12 +309,12 @@ class Relay:
     # Deciding
 
     def _ask_for_ends(self) -> None:
-        """Ask where half partitions end, for ops that name what was not read (rule 5)."""
-        unknown = [number for number, one in self.partitions.items() if one.needs_end()]
+        """Ask where half partitions end, for ops that name a half which was not read (rule 5)."""
+        unknown = [number for number, partition in self.partitions.items() if partition.needs_end()]
         if unknown:
             asked_s = time.monotonic()
             for number, end in self._ends(self._names.half, unknown).items():
-                self.partitions[number].end_told(end, asked_s)
+                self.partitions[number].learn_half_end(end, asked_s)
 
     def _group(self, now_s: float) -> list[MadeOfOp]:
         """Return what becomes of the ops that can be decided now."""
@@ -321,18 +323,19 @@ class Relay:
         self._finals.refresh()
         made: list[MadeOfOp] = []
         share = len(self.partitions) or 1
-        for one in self.partitions.values():
-            one.memory.drop_older(now_s - HELD_S)
-            made += self._of_partition(one, now_s, GROUP_OPS_MAX // share, GROUP_BYTES_MAX // share)
+        ops_max, bytes_max = GROUP_OPS_MAX // share, GROUP_BYTES_MAX // share
+        for partition in self.partitions.values():
+            partition.memory.drop_older(now_s - HELD_S)
+            made += self._of_partition(partition, now_s, ops_max, bytes_max)
         return made
 
     def _of_partition(
-        self, one: RelayPartition, now_s: float, ops_max: int, bytes_max: int
+        self, partition: RelayPartition, now_s: float, ops_max: int, bytes_max: int
     ) -> list[MadeOfOp]:
         made: list[MadeOfOp] = []
         size = 0
         while len(made) < max(1, ops_max) and size < bytes_max:
-            verdict = one.take_op(now_s, self._finals.make)
+            verdict = partition.take_op(now_s, self._finals.make)
             if verdict is None:
                 break
             made.append(verdict)
@@ -348,9 +351,12 @@ class Relay:
             self._learn_what_was_read()
             touched.update(self.partitions)
         marked = [self.partitions[number] for number in sorted(touched)]
-        marks = {one.number: _mark(self._names, one) for one in marked}
-        positions = [TopicPartition(self._names.op, one.number, one.position) for one in marked]
-        records = [*chain.from_iterable(_records(self._names, one) for one in group)]
+        marks = {partition.number: _mark(self._names, partition) for partition in marked}
+        positions = [
+            TopicPartition(self._names.op, partition.number, partition.position)
+            for partition in marked
+        ]
+        records = [*chain.from_iterable(_records(self._names, verdict) for verdict in group)]
         try:
             stored = self._turns.write(records, marks, positions, self._ops.metadata)
         except GroupFailedError as failure:
@@ -373,46 +379,50 @@ class Relay:
         self.counts.decided.update(verdict.why or verdict.kind.value for verdict in group)
 
     def _pass_again(self, group: list[MadeOfOp], failure: GroupFailedError) -> None:
-        """Rule 11: the whole group is passed in the next transaction."""
+        """Pass the whole group in the next transaction (rule 11)."""
         self.counts.failed += 1
         for topic in failure.topics:
             self._finals.doubt(topic)
-        self._failed = [self.partitions[one.op.partition].pass_again(one) for one in group]
+        self._failed = [
+            self.partitions[verdict.op.partition].pass_again(verdict) for verdict in group
+        ]
         self._take_ops(self._ops.poll(FAILED_PAUSE_S if not failure.topics else 0.0))
 
     def _lose_all(self) -> None:
-        """Forget all partitions: they have another owner, of which a rebalance will tell."""
+        """Forget all partitions: another relay has them, and a rebalance follows."""
         self.partitions.clear()
         self._failed = []
 
     def _learn_what_was_read(self) -> None:
-        """Note until when all ops were read, where the op partition was read to its end."""
+        """Note the time until which all ops were read, where a partition was read to its end."""
         asked_s = time.monotonic()
         ends = self._ends(self._names.op, [*self.partitions])
-        for number, one in self.partitions.items():
-            if one.position >= ends[number]:
-                one.read_until_ms = max(one.read_until_ms, self._time.at(asked_s))
+        for number, partition in self.partitions.items():
+            if partition.position >= ends[number]:
+                partition.read_until_ms = max(partition.read_until_ms, self._time.at(asked_s))
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A partition's start, as far as it has come."""
+    """How far the start of a partition has come."""
 
     position: int | None = None
     half_end: int = 0
 
 
-def _mark(names: TopicNames, one: RelayPartition) -> SinkRecord:
-    note = one.mark
-    return SinkRecord(names.decided, one.number, None, note_value(note), note_headers(note), NOW)
+def _mark(names: TopicNames, partition: RelayPartition) -> SinkRecord:
+    note = partition.mark
+    return SinkRecord(
+        names.decided, partition.number, None, note_value(note), note_headers(note), NOW
+    )
 
 
 def _records(names: TopicNames, verdict: MadeOfOp) -> Iterator[SinkRecord]:
     """Yield the final, if there is one, and the op's record on the decided topic (rule 2)."""
     op, record = verdict.op, verdict.op.record
-    if verdict.final is not None and op.said is not None:
+    if verdict.final is not None and op.parsed is not None:
         yield verdict.final
-        headers = delivered_headers(*op.said.identity, op.said.from_check, op.offset)
+        headers = delivered_headers(*op.parsed.identity, op.parsed.from_check, op.offset)
     else:
         kept = [] if verdict.kind is OpKind.UNREADABLE else record.headers() or []
         headers = passed_headers(kept, verdict.kind, op.offset)

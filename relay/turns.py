@@ -1,7 +1,7 @@
 """The relay's transactional producers, which take turns (rules 1 and 11).
 
-A producer that begins at once after its commit waits for its own markers, some 20 ms. So three take
-turns, and each begins after the one before has committed.
+A producer that begins right after its own commit waits some 20 ms for the commit's markers. So
+three producers take turns; each begins after its predecessor has committed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from checkback.sinks.records.sink_record import SinkRecord, sent_headers
 
 PRODUCERS: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 5_000
-"""How long readers wait for what a relay left open that does not come back."""
+"""After this, brokers abort the open transaction of a relay that does not come back."""
 CALL_S: Final = 5.0
 INIT_S: Final = 30.0
 TIMED_OUT_S: Final = TRANSACTION_TIMEOUT_MS / 1_000 - 1.0
-"""A producer is also fenced when its transaction timed out. One that is fenced sooner was fenced by
-another relay with the same number."""
+"""Brokers also fence a producer when its transaction has timed out. If it is fenced sooner, another
+relay has the same number."""
 OLD_GENERATION: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -45,10 +45,10 @@ OLD_GENERATION: Final = frozenset(
 
 
 class GroupFailedError(Exception):
-    """A transaction failed, or nobody knows whether it committed.
+    """A transaction failed, or its outcome is unknown.
 
     Attributes:
-        topics: those that rejected records.
+        topics: the topics that rejected records.
     """
 
     def __init__(self, why: str, topics: frozenset[str] = frozenset()) -> None:
@@ -74,7 +74,7 @@ class Turns:
     Args:
         connection: librdkafka settings that reach the brokers, secrets included.
         transactional_ids: one for each producer.
-        topic: any that exists.
+        topic: any existing topic.
         message_bytes_max: the largest record that any of Checkback's topics takes.
     """
 
@@ -89,10 +89,10 @@ class Turns:
         self._producers = [None] * len(self.transactional_ids)
 
     def open(self) -> None:
-        """Initialise all producers: what a predecessor of the same number left open ends at once.
+        """Initialise all producers: this aborts open transactions of a relay with the same number.
 
         Raises:
-            BrokerError: the brokers do not do it.
+            BrokerError: the brokers refuse, or do not answer.
         """
         for turn in range(len(self._producers)):
             self._ready(turn)
@@ -104,13 +104,19 @@ class Turns:
         positions: Sequence[TopicPartition],
         group: Any,
     ) -> dict[int, StoredMark]:
-        """Write records, then marks, and move the position, in one Kafka transaction.
+        """Write records, then marks, and the group's positions, in one Kafka transaction.
 
-        The group's metadata are those of the partitions' assignment. Marks, and where they stand
-        then, are by partition.
+        Args:
+            records: what is written first.
+            marks: the mark of each partition.
+            positions: the next op of each partition.
+            group: the consumer group's metadata from the partitions' assignment.
+
+        Returns:
+            Where each partition's mark stands.
 
         Raises:
-            GroupFailedError: it failed, or nobody knows.
+            GroupFailedError: the transaction failed, or its outcome is unknown.
             PartitionsLostError: the partitions have another owner.
             FencedError: another relay has the same number.
             BrokerError: no producer can be initialised.
@@ -131,7 +137,7 @@ class Turns:
         return stored
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close all connections."""
         for producer in self._producers:
             if producer is not None:
                 producer.give_up()
@@ -176,7 +182,7 @@ class _OneProducer:
                 "linger.ms": 50,  # each group ends in a flush, which waits for no linger
                 "queue.buffering.max.kbytes": 65_536,
                 "message.max.bytes": bytes_max,
-                # As the sink's: a key stays where it was.
+                # As in the sink: a key keeps its partition.
                 "partitioner": "murmur2_random",
                 "topic.metadata.propagation.max.ms": 2_000,
                 "topic.metadata.refresh.interval.ms": 30_000,
@@ -185,7 +191,7 @@ class _OneProducer:
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                # No methods: a producer that refers to its owner would only end with a garbage
+                # No bound methods: they would keep the producer alive until a garbage
                 # collection.
                 "on_delivery": partial(_rejected, self.rejections),
                 "error_cb": partial(_note_error, self._connection_errors),
@@ -199,7 +205,7 @@ class _OneProducer:
         positions: Sequence[TopicPartition],
         group: Any,
     ) -> dict[int, StoredMark]:
-        """Do as Turns.write; what librdkafka raises is raised."""
+        """Write as `Turns.write` does; raise librdkafka's errors."""
         producer, stored = self.producer, dict[int, StoredMark]()
         self.rejections.clear()
         self._connection_errors.clear()
@@ -213,7 +219,7 @@ class _OneProducer:
             lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
             CALL_S + HANGING_AFTER_S,
         )
-        if producer.flush(CALL_S):  # and have the reports of the marks
+        if producer.flush(CALL_S):  # also waits for the marks' reports
             raise HangingCallError("the brokers did not take the records in time")
         sent_s = time.monotonic()
         producer.commit_transaction(CALL_S)
@@ -222,7 +228,7 @@ class _OneProducer:
         return stored
 
     def give_up(self, *, is_hanging: bool = False) -> None:
-        """Drop what is queued; the next init of the id ends the transaction."""
+        """Drop queued records; the next init of the transactional id aborts the transaction."""
         if not is_hanging:
             self.producer.purge()
 

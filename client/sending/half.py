@@ -17,13 +17,12 @@ ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
 class Half:
     """A half message on its way, and where it is stored in the end.
 
-    It keeps its own topic, body and transaction id, because the listener gets the message and may
-    change it.
+    Topic, body and transaction id are copies: the listener gets the message and may change it.
 
     Args:
         message: a copy of the sender's message, with its transaction id.
-        key: the record's.
-        headers: the record's, the transaction id at its place in protocol order.
+        key: the record's key.
+        headers: the record's headers, the transaction id at its place in protocol order.
         new_id: makes another transaction id.
         budget_s: time for all tries.
     """
@@ -53,7 +52,7 @@ class Half:
         self.offset = -1
         self.timestamp_ms = 0
         self.signed_at_ms: float | None = None
-        """What its last signature says; None where halves are not signed."""
+        """The time in its last signature; None where halves are not signed."""
         self.status = SendStatus.SEND_OK
 
     def left_s(self) -> float:
@@ -68,7 +67,7 @@ class Half:
         self.headers[ID_AT] = (UNIQ_KEY, transaction_id.encode())
 
 
-HELD_MAX: Final = 100_000
+IN_DOUBT_MAX: Final = 100_000
 """Beyond this the oldest id is dropped; its check goes to the listener, as after a restart."""
 
 
@@ -83,7 +82,7 @@ class InDoubtIds:
         """Note a half that may or may not be stored."""
         with self._lock:
             self._ids[transaction_id] = None
-            while len(self._ids) > HELD_MAX:
+            while len(self._ids) > IN_DOUBT_MAX:
                 del self._ids[next(iter(self._ids))]
 
     def __contains__(self, transaction_id: object) -> bool:

@@ -1,4 +1,4 @@
-"""Stores half messages: waited for, acknowledged by all replicas, never twice under one id.
+"""Stores half messages: acknowledged by all replicas, never twice under one id.
 
 On one partition librdkafka's idempotent producer repeats a send without storing the half twice. If
 another partition may help, the half goes there under a new transaction id: the first partition may
@@ -60,8 +60,8 @@ class HalfProducer:
 
     Args:
         open_producer: opens an idempotent producer, given a callback for errors of connections.
-        half_topic: where to.
-        facts: knows its partitions.
+        half_topic: the half topic.
+        facts: knows the topic's partitions.
         in_doubt: gets the ids of halves that may or may not be stored.
         counters: count further tries and halves in doubt.
         clock: learns the brokers' time.
@@ -175,7 +175,7 @@ class HalfProducer:
         used.abandon()
 
     def close(self, timeout_s: float) -> None:
-        """Send what is held, then close."""
+        """Send the halves that wait, then close."""
         deadline_s = time.monotonic() + timeout_s
         with self._renewing:
             self._is_closed = True
@@ -232,7 +232,7 @@ class HalfProducer:
         return None
 
     def _is_stored(self, half: Half, report: Any) -> bool:
-        """Tell whether the half is stored, and note where, and how safely."""
+        """Tell whether the half is stored; note where, and how safely."""
         message: Any = report.message
         if message is None:
             return False
@@ -252,8 +252,7 @@ class HalfProducer:
     def _is_untimely(self, half: Half, report: Any) -> bool:
         """Tell whether a pipeline would refuse the half, because it was signed with a wrong time.
 
-        This can only happen to the first half: from its answer this process learns the brokers'
-        time.
+        Only the first half can be: its answer brings the brokers' time.
         """
         kind, stored_at_ms = report.message.timestamp()
         if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
@@ -270,11 +269,11 @@ class HalfProducer:
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()
-        for one, until_s in list(self._short_until_s.items()):
+        for number, until_s in list(self._short_until_s.items()):
             if until_s < now_s:
-                self._short_until_s.pop(one, None)
+                self._short_until_s.pop(number, None)
         barred = tried | self._short_until_s.keys()
-        barred |= {one for one in topic.led if self.brokers.is_left_alone(topic.leaders[one])}
+        barred |= {at for at in topic.led if self.brokers.is_left_alone(topic.leaders[at])}
         return choose_partition(
             topic.leaders,
             turn,
@@ -284,7 +283,7 @@ class HalfProducer:
         )
 
     def _turn_of_last(self) -> int:
-        """Return the turn of the halves shortly before, or another one."""
+        """Return the turn of the last halves for a moment, then the next turn."""
         now_s = time.monotonic()
         if now_s >= self._shared_until_s:
             self._shared_turn, self._shared_until_s = next(self._turns), now_s + SHARED_TURN_S
@@ -297,7 +296,7 @@ class HalfProducer:
 
     def _has_another(self, tried: set[int]) -> bool:
         topic = self._facts.topic(self._half_topic)
-        others = (topic.leaders.get(one) for one in topic.led if one not in tried)
+        others = (topic.leaders.get(number) for number in topic.led if number not in tried)
         return any(not self.brokers.is_away(leader) for leader in others)
 
     def _leader(self, partition: int | None) -> int | None:
@@ -314,7 +313,7 @@ class HalfProducer:
         half: Half,
         left: int,
     ) -> bool:
-        """Note what this try shows of the brokers, and tell whether another try may do better."""
+        """Note what the try shows about the brokers; tell whether another try may succeed."""
         self._note(polled, partition, code)
         if left == 0 or half.left_s() < self._budget_s * LEAST_SHARE_OF_A_TRY:
             return False
@@ -337,23 +336,23 @@ class HalfProducer:
 
     def _try_anew(self, half: Half) -> None:
         self._in_doubt.add(half.transaction_id)
-        known = half.transaction_id
-        _log.info("The half of %s is tried elsewhere", known, extra=facts(transaction_id=known))
+        id_ = half.transaction_id
+        _log.info("The half of %s is tried elsewhere", id_, extra=facts(transaction_id=id_))
         half.rename()
         self._counters.add(ClientEvent.SEND_RETRIED)
 
     def _given_up(self, half: Half, problem: KafkaError | None) -> SendError:
-        said = problem.str() if problem is not None else "there was no answer in time"
+        reason = problem.str() if problem is not None else "there was no answer in time"
         if problem is not None and is_refusal(problem.code()):
             self._counters.add(ClientEvent.SEND_FAILED)
             return SendError(
-                f"The half message was not stored: {said}. {NOT_RUN}",
+                f"The half message was not stored: {reason}. {NOT_RUN}",
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
         self.doubt(half)
         return SendError(
-            f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
+            f"It is in doubt whether the half message was stored: {reason}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
             in_doubt=True,
             transaction_id=half.transaction_id,

@@ -37,8 +37,8 @@ class OpProducer:
     Args:
         open_producer: opens the producer, given callbacks for errors of connections and of ops.
         confirming: the producer of halves.
-        op_topic: where to.
-        producer_group: of the ops.
+        op_topic: the op topic.
+        producer_group: the group that the ops name.
         counters: failures are counted as OP_FAILED.
         signer: signs each op, None for no signature.
         renew: replaces a producer of halves that librdkafka gave up.
@@ -134,15 +134,15 @@ class OpProducer:
         error = report.error
         if report.message is not None and error is None:
             return True
-        said = "no answer in time" if error is None else error.str()
-        self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
+        reason = "no answer in time" if error is None else error.str()
+        self._failed(op.transaction_id, op.half_partition, op.half_offset, reason)
         if error is not None and error.code() == KafkaError._FATAL:
-            # Else the next half would replace it, and none may come for a long time.
+            # At once: the next half would renew the producer, but may come much later.
             self._renew(polled)
         return False
 
     def close(self, timeout_s: float) -> None:
-        """Send what is held, then close."""
+        """Send the ops that wait, then close."""
         self._polled.close(max(CLOSE_S, timeout_s))
 
     def _signed(self, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
@@ -176,11 +176,11 @@ class OpProducer:
             bytes(key).decode(), message.partition(), int(bytes(value) or b"-1"), error.str()
         )
 
-    def _failed(self, transaction_id: str, partition: int | None, offset: int, said: str) -> None:
+    def _failed(self, transaction_id: str, partition: int | None, offset: int, reason: str) -> None:
         self._counters.add(ClientEvent.OP_FAILED)
         _log.warning(
             "The op of transaction %s (half %s/%d) was not sent, a check will ask again: %s",
-            transaction_id, partition, offset, said,
+            transaction_id, partition, offset, reason,
             extra=facts(transaction_id=transaction_id),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Plain sends: to a queue by turns, by key, by the caller's choice; waited for, or not."""
+"""Sends plain messages: to a queue by turns, by key or by choice, with or without waiting."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Timers:
     def __init__(self, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()  # equal times stay in order, and actions uncompared
+        self._numbers = itertools.count()  # orders actions of equal times
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -97,7 +97,7 @@ class Timers:
         while (action := self._next()) is not None:
             try:
                 action()
-            except BaseException:  # SystemExit of a callback, too: others wait for their actions
+            except BaseException:  # even SystemExit: other actions wait for this thread
                 _log.exception("A delayed action failed")
 
     def _next(self) -> Callable[[], None] | None:
@@ -138,9 +138,9 @@ class PlainTry:
 
     Args:
         send: the send that it belongs to.
-        queue: where to.
+        queue: the queue that gets it.
         broker: the queue's leader, None where that is not known.
-        done: where it puts itself when the report is there.
+        done: gets the try when its report is there.
     """
 
     send: PlainSend
@@ -220,7 +220,7 @@ class PlainSend:
         self._fail(self._error(problem, in_doubt=True))
 
     def _try(self) -> None:
-        record = self.record  # before the look at the result: afterwards it may be gone
+        record = self.record  # read first: a send that ends drops its record
         if self.result.done():
             return
         self._tries += 1
@@ -235,7 +235,7 @@ class PlainSend:
         except RuntimeError:
             self._failed(None, KafkaError(KafkaError._STATE))  # it was closed meanwhile
         except Exception as error:
-            # Whatever it is, the caller waits for it.
+            # Any error: the caller waits for the result.
             problem = one_line(error)
             self._fail(self._error(problem, in_doubt=True) if self._is_doubtful else error)
         else:
@@ -267,7 +267,7 @@ class PlainSend:
     def _failed(self, attempt: PlainTry | None, error: KafkaError) -> None:
         code = error.code()
         status = not_safely_stored(code)
-        # For good: a later try that is refused says nothing of this one.
+        # Never reset: that a later try is refused does not settle this one.
         self._is_doubtful = self._is_doubtful or (attempt is not None and not is_refusal(code))
         if status is not None and attempt is not None and not self.try_again_not_store_ok:
             self._stored(_queue_of(attempt), -1, status)

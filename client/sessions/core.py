@@ -1,4 +1,4 @@
-"""The producer behind `Producer`: the transactional one, its local transaction done elsewhere."""
+"""Sends the half messages of a `Producer`; the application runs the local transactions."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Core(Owner, Protocol):
 
     @property
     def service_state(self) -> ServiceState:
-        """Where in its life it is."""
+        """Whether it is new, running or shut down."""
         ...
 
     def start(self) -> None:
         """Connect."""
 
     def shutdown(self) -> int:
-        """Close; return how much was left."""
+        """Close; return how many messages and answers were left."""
         ...
 
     def begin(self, message: Message) -> SentMessage:
-        """Put a half on its way."""
+        """Begin to send a half."""
         ...
 
 
 class SessionCore(TransactionMQProducer):
-    """Sends halves whose local transaction is the caller's.
+    """Sends halves; the caller runs their local transactions.
 
     Args:
         producer_group: as for TransactionMQProducer.
@@ -65,12 +65,12 @@ class SessionCore(TransactionMQProducer):
         self.log = log
 
     def begin(self, message: Message) -> SentMessage:
-        """Put a half on its way.
+        """Begin to send a half.
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: shut down.
-            SendError: the half was not taken.
+            SendError: librdkafka does not take the half.
         """
         self._require_running()
         transaction_id = self._new_id()
@@ -86,7 +86,7 @@ class SessionCore(TransactionMQProducer):
             report.wait(timeout_s)
 
     async def answer_in_loop(self, request: Request) -> None:
-        """Do it without holding up the event loop."""
+        """Do what a step asks for, without holding up the event loop."""
         if isinstance(request, LearnTopic):
             await asyncio.to_thread(self._facts.prepare, request.topic)
         elif (waited := awaited(request)) is not None:

@@ -1,4 +1,4 @@
-"""What a producer has to know of a kind of database, and the choice of the kind."""
+"""The databases that a `Producer` can use: what each one does, and how one is chosen."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from checkback.protocol.errors import ConfigurationError
 
 
 class SessionDatabase(LogDatabase, Protocol):
-    """A database whose transactions can have messages."""
+    """A database with transactions that messages can join."""
 
     def join(self, target: object) -> Joined:
-        """Return what has the messages of the transaction that a session is in.
+        """Return the messages of the transaction that a session is in.
 
         Raises:
             ConfigurationError: its transactions can't have messages, or are in another database.
@@ -26,10 +26,10 @@ class SessionDatabase(LogDatabase, Protocol):
 
 
 def database_of(given: object) -> SessionDatabase:
-    """Return what was given as a producer's database.
+    """Return the database for the ``database`` argument of a `Producer`.
 
     Raises:
-        ConfigurationError: it is no database that is known here.
+        ConfigurationError: it is none of the known kinds.
     """
     library = type(given).__module__.partition(".")[0]
     if library == "sqlalchemy":

@@ -1,6 +1,6 @@
 """Messages in the transaction of a plain DB-API connection (PEP 249).
 
-A driver shows none of its events, so the block of `Producer.transaction` commits.
+Drivers have no events, so the block of `Producer.transaction` itself commits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DbApiDatabase:
 
     @property
     def paramstyle(self) -> str:
-        """How statements name their values."""
+        """The placeholder style of statements (PEP 249)."""
         if not self._paramstyle:
             with closing(self._connect()) as connection:
                 self._paramstyle = paramstyle_of(connection)
@@ -80,7 +80,7 @@ def committing(connection: Any) -> Iterator[Joined]:
     if _commits_alone(connection):
         raise ConfigurationError(
             "The connection commits each statement by itself (autocommit).",
-            remedy="Turn that off: the log's rows and the business rows are one.",
+            remedy="Turn it off: the log's rows and the business rows need one transaction.",
         )
     joined = Joined()
 
@@ -105,7 +105,7 @@ def committing(connection: Any) -> Iterator[Joined]:
 
 
 def paramstyle_of(connection: object) -> str:
-    """Return how a driver's statements name their values; the driver's module says it."""
+    """Return the placeholder style of a driver, from the driver's module."""
     for kind in type(connection).__mro__:  # an application may derive from the driver's class
         driver: Any = sys.modules.get(kind.__module__.partition(".")[0])
         if hasattr(driver, "paramstyle"):
@@ -114,7 +114,7 @@ def paramstyle_of(connection: object) -> str:
 
 
 def _commits_alone(connection: Any) -> bool:
-    """Tell whether each statement is a transaction; drivers have three ways to say so."""
+    """Tell whether the connection commits each statement; drivers have three ways to say so."""
     if hasattr(connection, "get_autocommit"):
         return bool(connection.get_autocommit())
     if hasattr(connection, "in_transaction"):

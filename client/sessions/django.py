@@ -1,9 +1,9 @@
 """Messages in the transactions of Django.
 
-Django calls nothing before a commit and nothing after a rollback. So the outermost block of
+Django has no callback before a commit and none after a rollback. So the outermost block of
 `Producer.atomic` waits for the half messages and writes their rows at its end. In a plain
-``atomic`` each send does so at once. Django's list of what it calls on commit shows what a
-savepoint took back.
+``atomic`` each send does so at once. A message is rolled back with a savepoint where Django has
+dropped the message's callback from its list of callbacks on commit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from checkback.client.sessions.sent import SentMessage
 from checkback.protocol.errors import ConfigurationError
 
 PARAMSTYLE: Final = "format"
-"""Whatever a backend's driver has."""
+"""Django's placeholders, for every backend."""
 
 
 class _OnCommit:
-    """What Django calls on a commit, and drops when it rolls back a savepoint or everything."""
+    """A callback that Django calls on commit, and drops when it rolls back."""
 
     def __init__(self, joined: Joined) -> None:
         self._joined = joined
@@ -34,7 +34,7 @@ class _OnCommit:
         self._joined.end(COMMIT)
 
     def __del__(self) -> None:
-        # Dropped also where the confirmation of a commit was lost: a check finds out.
+        # Unknown, not rollback: Django also drops it when the answer to a commit was lost.
         self._joined.end(UNKNOWN)
 
 
@@ -46,7 +46,7 @@ class _AtOnce(Joined):
         self._database = database
 
     def add(self, owner: Owner, sent: SentMessage) -> None:
-        """Write the message's row, and have its op sent on the commit."""
+        """Write the message's row; the commit will send its op."""
         super().add(owner, sent)
         try:
             self.seal(self._database.run, PARAMSTYLE)
@@ -65,20 +65,20 @@ class _Block(Joined):
         self._marks: dict[SentMessage, object] = {}
 
     def add(self, owner: Owner, sent: SentMessage) -> None:
-        """Take a message into the innermost savepoint."""
+        """Add a message to the innermost savepoint."""
         super().add(owner, sent)
         mark = self._marks[sent] = _Mark()
         self._database.on_commit(mark)
 
     def seal_alive(self) -> None:
-        """Wait for the halves that no savepoint took back, and write their rows."""
+        """Wait for the halves that no savepoint has rolled back, and write their rows."""
         alive = {id(entry[1]) for entry in self._database.connection.run_on_commit}
         self.keep(lambda sent: id(self._marks[sent]) in alive)
         self.seal(self._database.run, PARAMSTYLE)
 
 
 class _Mark:
-    """Stands in Django's list of what is called on commit."""
+    """A callback on commit that shows whether its savepoint was rolled back."""
 
     def __call__(self) -> None:
         """Do nothing."""
@@ -99,7 +99,7 @@ class DjangoDatabase:
 
     @property
     def paramstyle(self) -> str:
-        """How statements name their values."""
+        """The placeholder style of statements (PEP 249)."""
         return PARAMSTYLE
 
     @property
@@ -132,11 +132,11 @@ class DjangoDatabase:
         )
 
     def on_commit(self, call: Callable[[], None]) -> None:
-        """Have that called once the innermost block's savepoint and all others have committed."""
+        """Call a function on commit, unless a savepoint around this point is rolled back."""
         self._transaction.on_commit(call, using=self._alias)
 
     def join(self, target: object) -> Joined:
-        """Return what has the messages of the thread's transaction.
+        """Return the messages of the thread's transaction.
 
         Raises:
             ConfigurationError: there is none, or another session was given.

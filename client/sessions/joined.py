@@ -21,11 +21,11 @@ UNKNOWN = LocalTransactionState.UNKNOW
 
 
 Await = Callable[[Awaitable[Any]], Any]
-"""Waits for what is awaited, in a function that itself can't await: SQLAlchemy's ``await_only``."""
+"""Waits for an awaitable in a function that is no coroutine: SQLAlchemy's ``await_only``."""
 
 
 class Owner(Protocol):
-    """The producer of a message, as far as its transaction has to know it."""
+    """The producer of a message, as the message's transaction uses it."""
 
     @property
     def log(self) -> TransactionLog | None:
@@ -36,13 +36,13 @@ class Owner(Protocol):
         """Do in this thread what a step asks for."""
 
     async def answer_in_loop(self, request: Request) -> None:
-        """Do it without holding up the event loop."""
+        """Do what a step asks for, without holding up the event loop."""
 
 
 class Joined:
     """Messages of one database transaction: all are delivered, or none.
 
-    What sees the transaction's events calls this for each of them. An ended one ignores them.
+    The code that follows the transaction's events calls a method for each event.
 
     Args:
         stores_at_once: whether each send waits for its half, because nothing calls ``seal``.
@@ -56,10 +56,10 @@ class Joined:
         self._spoiled = ""
         self.is_ended = False
         self.is_released = False
-        """For who learns first that a savepoint is kept, and then that it ends."""
+        """Set between two events of a session: a savepoint is kept, and the same savepoint ends."""
 
     def add(self, owner: Owner, sent: SentMessage) -> None:
-        """Take a message into the innermost savepoint.
+        """Add a message to the innermost savepoint.
 
         Raises:
             LifeCycleError: the transaction is already being committed.
@@ -67,7 +67,7 @@ class Joined:
         if self._is_sealed or self.is_ended:
             sent.end(ROLLBACK)
             raise LifeCycleError(
-                f"The message for {sent.topic} comes after its transaction's last moment.",
+                f"The message for {sent.topic} comes too late: its transaction commits or ended.",
                 remedy="Send it before the commit.",
             )
         self._scopes[-1].append((owner, sent))
@@ -77,13 +77,13 @@ class Joined:
         self._scopes.append([])
 
     def release(self) -> None:
-        """Give what was sent in the innermost savepoint to what encloses it."""
+        """Move the messages of the innermost savepoint to the enclosing one."""
         if len(self._scopes) > 1:  # else it is a savepoint from before the first message
             inner = self._scopes.pop()
             self._scopes[-1] += inner
 
     def rollback_to(self) -> None:
-        """Take back what was sent in the innermost savepoint."""
+        """Roll back the messages of the innermost savepoint."""
         inner = self._scopes.pop()
         if not self._scopes:  # a savepoint from before the first message
             self._scopes.append([])
@@ -91,15 +91,15 @@ class Joined:
             sent.end(ROLLBACK)
 
     def keep(self, is_kept: Callable[[SentMessage], bool]) -> None:
-        """Take back what is not kept."""
+        """Roll back the messages that are not kept."""
         for scope in self._scopes:
             for _, sent in scope:
                 if not is_kept(sent):
                     sent.end(ROLLBACK)
-            scope[:] = [one for one in scope if is_kept(one[1])]
+            scope[:] = [(owner, sent) for owner, sent in scope if is_kept(sent)]
 
     def spoil(self, reason: str) -> None:
-        """Keep the transaction from its commit."""
+        """Make the commit fail, for this reason."""
         self._spoiled = reason
 
     def seal(self, execute: Execute, paramstyle: str = "", await_: Await | None = None) -> None:
@@ -112,12 +112,13 @@ class Joined:
 
         Raises:
             SendError: a half is not, or not certainly, stored; nothing may be committed.
-            LifeCycleError: it is not known what a savepoint took back; nothing may be committed.
+            LifeCycleError: it is unclear which messages were rolled back; nothing may be committed.
             Exception: a row could not be written; nothing may be committed.
         """
         if self._spoiled:
             raise LifeCycleError(
-                self._spoiled, remedy="End savepoints from the inside out, and run it again."
+                self._spoiled,
+                remedy="End savepoints from the inside out, and run the transaction again.",
             )
         ids: dict[TransactionLog, list[str]] = {}
         for owner, sent in self._live():
@@ -125,9 +126,9 @@ class Joined:
             if owner.log is not None:
                 ids.setdefault(owner.log, []).append(sent.transaction_id)
         self._is_sealed = True
-        for log, some in ids.items():
+        for log, transaction_ids in ids.items():
             try:
-                log.write(execute, some, paramstyle=paramstyle)
+                log.write(execute, transaction_ids, paramstyle=paramstyle)
             except Exception as error:
                 error.add_note(LATE)
                 raise
@@ -148,7 +149,7 @@ class Joined:
                 )
 
     def _live(self) -> Iterator[tuple[Owner, SentMessage]]:
-        return (one for scope in self._scopes for one in scope)
+        return (entry for scope in self._scopes for entry in scope)
 
 
 def _answers(owner: Owner, await_: Await | None) -> Answer:

@@ -27,7 +27,7 @@ COMMITTED: Final = 1
 BARRIER: Final = 2
 TABLE_NAME: Final = "checkback_transaction"
 ROWS_AT_ONCE_MAX: Final = 200
-"""SQLite took no more than 999 values in a statement."""
+"""A row has three values, and older SQLite takes 999 in a statement."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
 CLEANING_PAUSE_S: Final = 3_600.0
 NUMBERED: Final = {"numeric": ":", "numeric_dollar": "$", "named": ":"}
@@ -48,11 +48,11 @@ class Executed(NamedTuple):
 
 
 class LogDatabase(Protocol):
-    """A database as the log reaches it beside the caller's transactions."""
+    """The log's database, outside the caller's transactions."""
 
     @property
     def paramstyle(self) -> str:
-        """How statements name their values, one of DB-API's styles or ``numeric_dollar``."""
+        """The placeholder style of statements (PEP 249), or ``numeric_dollar``."""
         ...
 
     def execute(self, statement: str, values: tuple[Any, ...]) -> Executed:
@@ -69,7 +69,7 @@ class TransactionLog:
         clock_ms: milliseconds since the epoch.
 
     Raises:
-        ConfigurationError: that is no plain name of a table.
+        ConfigurationError: table_name is no plain name.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class TransactionLog:
         """
         written_at_ms = int(self._clock_ms())
         for start in range(0, len(transaction_ids), ROWS_AT_ONCE_MAX):
-            some = transaction_ids[start : start + ROWS_AT_ONCE_MAX]
-            values = tuple(one for id_ in some for one in (id_, state, written_at_ms))
+            ids = transaction_ids[start : start + ROWS_AT_ONCE_MAX]
+            values = tuple(value for id_ in ids for value in (id_, state, written_at_ms))
             marks = self._marks(paramstyle)
-            rows = ", ".join(f"({next(marks)}, {next(marks)}, {next(marks)})" for _ in some)
+            rows = ", ".join(f"({next(marks)}, {next(marks)}, {next(marks)})" for _ in ids)
             columns = "(transaction_id, state, written_at_ms)"
             execute(f"INSERT INTO {self.table_name} {columns} VALUES {rows}", values)  # noqa: S608 - the name was checked
 
@@ -116,7 +116,7 @@ class TransactionLog:
         """Return the final outcome of a transaction: COMMIT_MESSAGE or ROLLBACK_MESSAGE.
 
         Raises:
-            Exception: the database can't say now; the pipeline will ask again.
+            Exception: the database fails; the pipeline will ask again.
         """
         state = self._look_up(transaction_id)
         if state is None:
@@ -131,7 +131,7 @@ class TransactionLog:
         return self._database.execute(statement, (int(written_before_ms),)).changed
 
     def forget_older_than(self, age_ms: float) -> int:
-        """Delete rows of that age; return how many."""
+        """Delete rows that are older; return how many."""
         return self.forget_before(self._clock_ms() - age_ms)
 
     def _look_up(self, transaction_id: str) -> int | None:
@@ -141,7 +141,7 @@ class TransactionLog:
         return int(rows[0][0]) if rows else None
 
     def _put_barrier(self, transaction_id: str) -> int:
-        """Put the barrier and return what now stands there.
+        """Put the barrier; return the state that the row has now.
 
         The insert waits for a transaction that holds the key: its commit makes it fail.
         """
@@ -157,7 +157,7 @@ class TransactionLog:
         return BARRIER
 
     def _marks(self, paramstyle: str = "") -> Iterator[str]:
-        """Yield what stands for each value in a statement."""
+        """Yield the placeholders of a statement, one for each value."""
         style = paramstyle or self._database.paramstyle
         if style == "qmark":
             return iter(lambda: "?", "")
@@ -170,8 +170,8 @@ class LogCleaner:
     """A thread that deletes old rows of the log, about every hour.
 
     Args:
-        log: whose rows.
-        retention_ms: how long they are kept.
+        log: the log to clean.
+        retention_ms: how long rows are kept.
     """
 
     def __init__(self, log: TransactionLog, retention_ms: int) -> None:
@@ -185,7 +185,7 @@ class LogCleaner:
         self._stopping.set()
 
     def _run(self) -> None:
-        # At another time in each process: they all clean one table.
+        # Processes share the table: each cleans at another time.
         while not self._stopping.wait(CLEANING_PAUSE_S * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
             try:
                 self._log.forget_older_than(self._retention_ms)

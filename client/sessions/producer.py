@@ -40,7 +40,7 @@ _producers: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
 
 
 class Transaction:
-    """What `Producer.transaction` gives, for ``session``."""
+    """The transaction of a `Producer.transaction` block: the ``session`` of its sends."""
 
     def __init__(self, joined: Joined) -> None:
         self.joined = joined
@@ -118,7 +118,7 @@ class Producer:
         _producers.add(self)
 
     def begin_anew(self) -> None:
-        """Forget the connections of a parent process; open nothing yet."""
+        """Forget all connections, such as those of a parent process; open none yet."""
         self._lock = threading.Lock()
         core = SessionCore(
             self.producer_group,
@@ -181,7 +181,7 @@ class Producer:
         return self._core.shutdown()
 
     def send_by(self, core: Core) -> None:
-        """Send by something else than Kafka: `checkback.testing.FakeCheckService` does."""
+        """Replace Kafka in a test; `checkback.testing.FakeCheckService` does so."""
         self._core = core
 
     def create_table(self) -> None:
@@ -262,7 +262,7 @@ class Producer:
         raises, the function is asked later how its transaction ended.
 
         Args:
-            connection: in a database where ``database`` opens others.
+            connection: an open connection to the producer's database.
 
         Raises:
             ConfigurationError: the producer has another kind of database, or the connection commits
@@ -275,7 +275,7 @@ class Producer:
             return
         if self._database is not None or connection is not None:
             raise ConfigurationError(
-                "Only transactions of DB-API connections are enclosed, and those of no database.",
+                "transaction() is for DB-API connections, and for producers without a database.",
                 remedy="Give send() the session; with Django use `with producer.atomic()`.",
             )
         joined = Joined(stores_at_once=True)
@@ -327,7 +327,7 @@ def _in_event_loop() -> bool:
 
 
 def _forked() -> None:
-    """Give each producer connections of its own in a child: its parent's have no threads there."""
+    """Open new connections in a child process: it lacks the threads of the parent's."""
     for producer in _producers:
         producer.begin_anew()
 

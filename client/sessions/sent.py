@@ -1,7 +1,7 @@
 """A message that waits for the end of its database transaction.
 
-It takes the steps of `TransactionMQProducer.send_message_in_transaction`; the application's own
-code stands where a listener's local transaction would run.
+The message takes the steps of `TransactionMQProducer.send_message_in_transaction`. The
+application's own code takes the place of a listener's local transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answer = Callable[[Request], object]
 
 
 class SharedReport(ThreadReport):
-    """A report that a thread, an event loop or nothing at all waits for."""
+    """A delivery report, which a thread or an event loop may wait for."""
 
     __slots__ = ("_guard", "_is_awake", "_then")
 
@@ -42,7 +42,7 @@ class SharedReport(ThreadReport):
         super().__call__(error, message)
 
     def wake(self) -> None:
-        """Let the waiter go on, and call what is to follow."""
+        """Wake the waiting thread, and call what was given to `when_awake`."""
         super().wake()
         with self._guard:
             self._is_awake = True
@@ -51,7 +51,7 @@ class SharedReport(ThreadReport):
             follow()
 
     def when_awake(self, follow: Callable[[], None]) -> None:
-        """Have that called once the report is there, in the thread that polls; or now, in this."""
+        """Call a function once the report is there, in the polling thread; now if it is there."""
         with self._guard:
             if not self._is_awake:
                 self._then.append(follow)
@@ -59,20 +59,20 @@ class SharedReport(ThreadReport):
         follow()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the report, at most this long; one that is there already costs nothing."""
+        """Wait for the report, at most this long."""
         if not self._is_awake:
             super().wait(timeout_s)
 
 
 def awaited(request: Request | None) -> tuple[SharedReport, float] | None:
-    """Return the report that a step waits for, and how long; None where it waits for another."""
+    """Return the report that a step waits for, and how long; None if it waits for no report."""
     if request is None or isinstance(request, (LearnTopic, RunListener)):
         return None
     return cast("tuple[SharedReport, float]", request)
 
 
 class InFlight(Protocol):
-    """Counts what runs, for a shutdown."""
+    """Counts messages that have not ended, for a shutdown."""
 
     def __enter__(self) -> Any: ...
 
@@ -85,12 +85,12 @@ class InFlight(Protocol):
 
 
 class SentMessage:
-    """What `Producer.send` returns: a message that its transaction will deliver or take back.
+    """A sent message, which its transaction will deliver or roll back.
 
     Args:
         topic: the real topic.
         transaction_id: of its half.
-        steps: what has to be done for it.
+        steps: the steps of its transaction.
         in_flight: counts it while its end is open.
 
     Attributes:
@@ -105,7 +105,7 @@ class SentMessage:
         self.result: TransactionSendResult | None = None
         self._steps = steps
         self._in_flight = in_flight
-        # Of its own: a span that is current in one step must not be current in the caller's code.
+        # A copy: a span that is current in a step must not be current in the caller's code.
         self._context = contextvars.copy_context()
         self._request: Request | None = None
         self._error: BaseException | None = None
@@ -116,7 +116,7 @@ class SentMessage:
         return f"SentMessage(topic={self.topic!r}, transaction_id={self.transaction_id!r})"
 
     def learn_topic(self, answer: Answer) -> None:
-        """Have the half on its way, asking the brokers about an unknown topic.
+        """Send the half; first ask the brokers about a topic that is not known yet.
 
         Raises:
             BrokerError: this user may not describe it, or Kafka does not answer.
@@ -146,7 +146,7 @@ class SentMessage:
             )
 
     def end(self, state: LocalTransactionState, remark: str = "") -> None:
-        """Say how the transaction ended; without waiting where the half is not stored yet."""
+        """Send the op; where the half is not stored yet, once its report comes."""
         request = self._request
         if isinstance(request, RunListener):
             self._go_on(lambda: self._steps.send(CallbackResult(state, remark)))
@@ -156,14 +156,14 @@ class SentMessage:
             self._close()
 
     def _end_late(self, state: LocalTransactionState, remark: str) -> None:
-        """End it in the thread that polls: its report has come."""
+        """End the transaction in the polling thread, now that the half's report is there."""
         try:
             self._answer(lambda _: None)
         except SendError:
             return
         if isinstance(self._request, RunListener):
             self.end(state, remark)
-        elif self._request is not None:  # it would be tried elsewhere
+        elif self._request is not None:  # the half would be tried elsewhere
             self._close()
 
     def _answer(self, answer: Answer) -> None:

@@ -1,10 +1,10 @@
 """Messages in the transactions of SQLAlchemy: Session, AsyncSession, Connection, AsyncConnection.
 
-An engine's events show all but the end of a commit. So the commit is done in the event that comes
-before it; SQLAlchemy then commits once more, where nothing is left.
+SQLAlchemy has an event before a commit, and none after it. So the handler of that event commits;
+SQLAlchemy's own commit then has nothing left to do.
 
-A coroutine can't open the connection of an AsyncSession in a call that is not awaited. The events
-of such a session show its savepoints, and it gets its connection at the commit.
+A send is not awaited, so it can't open the connection of an AsyncSession. The session's own events
+show its savepoints, and the session gets its connection at the commit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CASE_KEPT: Final = mysql.VARCHAR(64, charset="ascii", collation="ascii_bin")
 
 
 class Followed:
-    """What was joined to the transaction of a connection."""
+    """The messages of a connection's transaction."""
 
     def __init__(self) -> None:
         self.by_savepoints = Joined()
@@ -63,12 +63,12 @@ class Followed:
             joined.end(state, remark)
 
     def all(self) -> list[Joined]:
-        """Return what shares the transaction's fate."""
-        return [one for one in (self.by_session, self.by_savepoints) if one is not None]
+        """Return all messages of the transaction."""
+        return [joined for joined in (self.by_session, self.by_savepoints) if joined is not None]
 
 
 class UnconnectedSession(NamedTuple):
-    """What was joined to a session that has no connection yet."""
+    """The messages of a session that has no connection yet."""
 
     joined: Joined
     bind: Engine
@@ -89,7 +89,7 @@ class EngineDatabase:
 
     @property
     def paramstyle(self) -> str:
-        """How statements name their values."""
+        """The placeholder style of statements (PEP 249)."""
         return self.engine.dialect.paramstyle
 
     def execute(self, statement: str, values: tuple[Any, ...]) -> Executed:
@@ -139,7 +139,7 @@ class AsyncEngineDatabase(EngineDatabase):
             finally:
                 await own.dispose()
 
-        # A thread: the caller may be in a loop, in which no other can run.
+        # In a thread: the caller's thread may run an event loop already.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, run()).result()
 
@@ -268,7 +268,7 @@ def _commit(connection: Connection) -> None:
                 await_only if dialect.is_async else None,
             )
     except BaseException:
-        # SQLAlchemy takes the transaction for ended and would leave it open.
+        # SQLAlchemy would leave the transaction open: it counts as ended there.
         with suppress(Exception):
             connection.connection.rollback()
         followed.end(ROLLBACK)
@@ -308,7 +308,7 @@ def _rollback_to(connection: Connection, name: str, _: object) -> None:
 
 
 def _require_innermost(connection: Connection, name: str, joined: Joined) -> None:
-    """Keep a transaction from its commit if it is not known any more what was rolled back."""
+    """Make the commit fail if a savepoint ends before one inside it."""
     innermost = getattr(connection.get_nested_transaction(), "_savepoint", name)
     if innermost != name:
         joined.spoil(f"Savepoint {name} was ended before {innermost}, which is inside it.")
@@ -370,7 +370,8 @@ def require_transactions(connection: Connection) -> None:
     if is_asked_for or commits:
         raise ConfigurationError(
             "The engine commits each statement by itself (AUTOCOMMIT).",
-            remedy="Give one with transactions: the log's rows and the business rows are one.",
+            remedy="Give one with transactions: the log's rows and the business rows need one"
+            " transaction.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What an application hands to `Producer.send`, made into a message."""
+"""Makes a message from the arguments of `Producer.send`."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def _json(body: dict[Any, Any]) -> bytes:
     except (TypeError, ValueError) as error:
         raise InvalidMessageError(
             f"The body can't be sent as JSON: {error}.",
-            remedy="Give the producer a serializer, or what JSON knows.",
+            remedy="Give the producer a serializer, or values that JSON has.",
         ) from error

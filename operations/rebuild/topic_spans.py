@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.read.list_offsets import Place, listed_offsets
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.state import marks_of
 
 TIMEOUT_S: Final = 20.0
@@ -95,7 +95,7 @@ def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int
     cut = {number: span for number, span in spans.items() if span.first > 0}
     if not cut:
         return 0
-    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **connection})
+    consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **connection})
     try:
         return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
     finally:

@@ -15,7 +15,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
 
 TIMEOUT_S: Final = 20.0
@@ -96,7 +96,7 @@ def oldest_unread_ms(
         BrokerError: the brokers do not answer, or refuse.
     """
     found: list[int] = []
-    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **settings.connection()})
+    consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **settings.connection()})
     try:
         for at in (at for at in positions if at.lag):
             consumer.assign([TopicPartition(at.topic, at.partition, at.committed or 0)])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError
 
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.ledger.notes import (
     NOTED_HEADERS,
@@ -52,7 +52,7 @@ class NativeHalfReader:
             BrokerError: librdkafka does not take the settings.
         """
         if self._reader is None:
-            settings = {**LOOKUP_CONSUMER, **END_TOLD, **self.connection}
+            settings = {**LOOKUP_CONSUMER, **REPORTS_END, **self.connection}
             self._reader = NativeReader(self.native, settings, self.topic)
         return self._reader
 

@@ -53,7 +53,7 @@ from checkback.streaming.job.query_failure import explain, explain_state, jvm_wa
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
 from checkback.streaming.relay.decided_topic import DecidedTopic
-from checkback.streaming.relay.reading import MarkReader, RelayReading, WrittenTeller
+from checkback.streaming.relay.reading import MarkReader, RelayReading, WrittenNotes
 from checkback.streaming.relay.switch import RelaySwitch
 from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
@@ -321,7 +321,7 @@ class Job:
             names,
             spans,
             MarkReader(self._connection(), names.decided).newest,
-            WrittenTeller(self._connection(), names.decided).tell if keeps_order else None,
+            WrittenNotes(self._connection(), names.decided).append if keeps_order else None,
         )
 
     def _terms(

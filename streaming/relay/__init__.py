@@ -1,1 +1,1 @@
-"""Who takes the ops: handed to relays and taken back at a start, read in each batch."""
+"""The job's side of relays: hands ops over at a start or takes them back, and reads marks."""

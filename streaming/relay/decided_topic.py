@@ -1,7 +1,7 @@
-"""Reads and writes on the decided topic who takes the ops; passes on what relays left behind.
+"""Reads and writes on the decided topic who takes the ops; passes on ops that relays left.
 
-One transactional id serves all starts over these topics: a start that begins ends what an earlier
-one was about to write, so who takes the ops is decided by one start at a time.
+All starts over these topics use one transactional id: a new start aborts the open transaction of an
+earlier one. So only one start at a time decides who takes the ops.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.own_files.relay_terms import Spans
@@ -34,7 +40,7 @@ from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, whole_number
 from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
 from checkback.sinks.records.sink_record import sent_headers
 from checkback.sinks.records.source_record import is_unreadable, readable, readable_headers
@@ -43,14 +49,13 @@ TIMEOUT_S: Final = 30.0
 OPEN_TRANSACTION_S: Final = 60.0
 """Brokers end a dead relay's transaction well within this time."""
 LOOK_BACK: Final = 1_000
-"""Where the newest word on a partition is looked for at first, before its end: a relay's mark
-stands there every second."""
+"""How far before its end a partition is read first: a relay writes a mark every second."""
 PASSED_AT_ONCE: Final = 2_000
 """Ops that one Kafka transaction passes on."""
 SESSION_MS: Final = 10_000
-"""How long the brokers keep a start that died for a member of the relays' group."""
-Words = Mapping[int, list[tuple[Taken | Closed | RelayMark, int]]]
-"""By partition, what records say of it and where they stand, in their order."""
+"""How long a start that died still counts as a member of the relays' group."""
+Notes = Mapping[int, list[tuple[Taken | Closed | RelayMark, int]]]
+"""By partition, its notes and their offsets, in order."""
 
 
 def relay_group(settings: Settings) -> str:
@@ -65,21 +70,21 @@ class DecidedTopic:
     Args:
         settings: the job's.
         connection: librdkafka's settings for the connection.
-        partitions: how many the half topic has.
+        partitions: the number of half partitions.
     """
 
     settings: Settings
     connection: Mapping[str, Any]
     partitions: int
     positions: dict[int, int] = field(default_factory=dict, init=False)
-    """How far relays had come in the op partitions, by their marks."""
+    """The relays' positions in the op partitions, by their marks."""
     _producer: Producer = field(init=False)
     _admin: AdminClient = field(init=False)
 
     def __post_init__(self) -> None:
         self._admin = AdminClient(dict(self.connection))
         own = {
-            # The same for a checkpoint that is rebuilt, and another one for other topics.
+            # A rebuilt checkpoint has the same id; other topics have another one.
             "transactional.id": f"{self.settings.application_id}-{self.settings.topics.decided}",
             "transaction.timeout.ms": int(OPEN_TRANSACTION_S * 1_000),
         }
@@ -100,11 +105,11 @@ class DecidedTopic:
         """Return the first offset of each decided partition."""
         return self._ends(self.settings.topics.decided, OffsetSpec.earliest())
 
-    def words(self, known: Spans, read: Mapping[int, int]) -> Words:
-        """Return by partition what was said last, or all that was said where nothing is known.
+    def notes(self, known: Spans, read: Mapping[int, int]) -> Notes:
+        """Return the last note of each partition, or all notes where no span is known.
 
         Args:
-            known: what the checkpoint knows.
+            known: the spans that the checkpoint knows.
             read: how far the checkpoint has read the topic.
 
         Raises:
@@ -124,7 +129,7 @@ class DecidedTopic:
             )
         self._wait_for(ends)
         return {
-            at: self._words_of(at, begins[at], end, is_known=bool(known.get(at)))
+            at: self._notes_of(at, begins[at], end, is_known=bool(known.get(at)))
             for at, end in ends.items()
         }
 
@@ -158,21 +163,21 @@ class DecidedTopic:
     def close_relays(
         self, read: Mapping[int, int], taken_from: Mapping[int, int]
     ) -> dict[int, int]:
-        """Pass on what relays left behind, and write that the job takes the ops again (rule 9).
+        """Pass on the ops that relays left; write that the job takes the ops again (rule 9).
 
         Args:
-            read: by partition to be closed, up to where the job itself has read the ops.
-            taken_from: the same partitions, where the relays began.
+            read: for each partition to close, the offset up to which the job has read the ops.
+            taken_from: for the same partitions, the offset where the relays began.
 
         Returns:
-            By partition the first op that is the job's.
+            The first op that is the job's, by partition.
 
         Raises:
             CheckpointError: a relay is alive.
             BrokerError: the brokers do not answer.
         """
         with self._as_only_member() as (consumer, member):
-            places = [Place(self.settings.topics.op, at) for at in read]
+            places = [TopicPartition(self.settings.topics.op, at) for at in read]
             # Waits for a transaction that is about to move a position.
             with _refusals("read the relays' positions"):
                 found = consumer.committed(places, timeout=OPEN_TRANSACTION_S)
@@ -191,7 +196,7 @@ class DecidedTopic:
             self._in_transaction(say)
         return closed
 
-    def _words_of(
+    def _notes_of(
         self, at: int, begin: int, end: int, *, is_known: bool
     ) -> list[tuple[Taken | Closed | RelayMark, int]]:
         size = LOOK_BACK if is_known else end
@@ -213,7 +218,7 @@ class DecidedTopic:
     def _pass_on(self, consumer: Consumer, member: Any, at: int, position: int, until: int) -> None:
         records = self._records(self.settings.topics.op, at, position, until)
         while ops := list(islice(records, PASSED_AT_ONCE)):
-            end = self.half_ends()[at]  # asked after they were read: an honest one's half is there
+            end = self.half_ends()[at]  # asked after the ops were read: their halves are there
 
             def send(ops: Sequence[Message] = ops, end: int = end) -> None:
                 for op in ops:
@@ -244,7 +249,7 @@ class DecidedTopic:
 
     def _move(self, member: Any, positions: Mapping[int, int]) -> None:
         topic = self.settings.topics.op
-        places = [Place(topic, at, offset) for at, offset in positions.items()]
+        places = [TopicPartition(topic, at, offset) for at, offset in positions.items()]
         self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S)
 
     def _in_transaction(self, send: Callable[[], object]) -> None:
@@ -260,11 +265,11 @@ class DecidedTopic:
 
     @contextmanager
     def _as_only_member(self) -> Iterator[tuple[Consumer, Any]]:
-        """Join the relays' group, so that a relay that wakes up is of an old generation."""
+        """Join the relays' group: a relay that wakes up then belongs to an old generation."""
         self.require_no_relay()
-        topic, assigned = self.settings.topics.op, list[Place]()
+        topic, assigned = self.settings.topics.op, list[TopicPartition]()
 
-        def on_assign(consumer: Consumer, places: list[Place]) -> None:
+        def on_assign(consumer: Consumer, places: list[TopicPartition]) -> None:
             consumer.assign(places)
             consumer.pause(places)
             assigned[:] = places
@@ -328,9 +333,9 @@ class DecidedTopic:
         """Yield the committed records of a partition between two offsets."""
         if first >= end:
             return
-        consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
+        consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **self.connection})
         with closing(consumer):
-            consumer.assign([Place(topic, at, first)])
+            consumer.assign([TopicPartition(topic, at, first)])
             while (record := next_record(consumer, topic, at, TIMEOUT_S)) is not None:
                 offset = record.offset() or 0
                 if offset < end:

@@ -1,8 +1,8 @@
-"""Reads what relays say of the partitions, for the terms of each batch (docs/decisions/relay.md).
+"""Reads the marks of relays for the terms of each batch (docs/decisions/relay.md).
 
-A relay's mark says how far it has come. It is the last record of each of its transactions. So only
-the last records are read before the offset where a batch ends; where a limit has cut the batch
-between two marks, the mark before counts on, which is always safe: floors and times only grow.
+A mark says how far a relay has come. Each transaction of a relay ends with one. So only the last
+records before the end of a batch are read. Where a limit has cut the batch between two marks, the
+earlier mark counts, which is always safe: floors and times only grow.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END
 from checkback.sinks.records.sink_record import sent_headers
 from checkback.sinks.records.source_record import readable_headers
 
 LAST_RECORDS: Final = 32
-"""How far before the end of a batch a mark is looked for: after it stand the end of its
-transaction, what the job has written, and on a quiet topic nothing else."""
+"""How far before the end of a batch a mark is looked for. On a quiet topic, only the end of the
+transaction and what the job has written follow it."""
 MARK_STEP_MS: Final = 1_000
-"""A mark that is younger by less than this is no reason for a note in the checkpoint."""
+"""The checkpoint gets a note only for a mark that is younger by this."""
 LOOK_S: Final = 5.0
 Marks = Mapping[int, RelayMark]
 
@@ -56,13 +56,13 @@ class MarkReader:
     def newest(self, ends: Mapping[int, int]) -> dict[int, RelayMark]:
         """Return by partition the newest mark among the last records before an offset.
 
-        Brokers that do not answer in time give none.
+        A partition is left out if the brokers do not answer in time.
         """
         notes = self._notes({at: end for at, end in ends.items() if end > 0})
         return {at: note for at, note in notes if isinstance(note, RelayMark)}
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -71,7 +71,7 @@ class MarkReader:
         if not ends:
             return []
         if self._consumer is None:
-            self._consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
+            self._consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **self.connection})
         starts = ((at, max(0, end - LAST_RECORDS)) for at, end in ends.items())
         self._consumer.assign([TopicPartition(self.topic, at, start) for at, start in starts])
         found, left, until_s = [], dict(ends), time.monotonic() + LOOK_S
@@ -97,8 +97,8 @@ class MarkReader:
 
 
 @dataclass(slots=True)
-class WrittenTeller:
-    """Appends to the decided topic what the job has read and written (rule 10).
+class WrittenNotes:
+    """Writes on the decided topic how far the job has read and written (rule 10).
 
     Args:
         connection: librdkafka's settings for the connection.
@@ -109,8 +109,8 @@ class WrittenTeller:
     topic: str
     _producer: Producer | None = None
 
-    def tell(self, written: Mapping[int, WrittenUntil]) -> None:
-        """Append by partition; brokers that do not answer learn it with a later batch."""
+    def append(self, written: Mapping[int, WrittenUntil]) -> None:
+        """Append a note to each partition; if that fails, a later batch's note replaces it."""
         if self._producer is None:
             own = {"enable.idempotence": True, "linger.ms": 0}
             self._producer = Producer({**self.connection, **own})
@@ -125,36 +125,36 @@ class WrittenTeller:
 
 @dataclass(slots=True)
 class RelayReading:
-    """Says of each batch which ops relays take, and what their marks say.
+    """Makes the relay terms of each batch: which ops relays take, and what their marks say.
 
     Args:
         topics: the names of the topics.
-        spans: what relays take and took, as the start of the job has found or written it.
+        spans: the spans of ops that relays take and took, as the start of the job left them.
         newest_marks: returns the newest mark of each partition in front of an offset.
-        tell_written: appends what a batch has read and written; None where no relay waits for it.
+        note_written: appends how far the job has written; None where no relay waits for it.
     """
 
     topics: TopicNames
     spans: Spans
     newest_marks: Callable[[Mapping[int, int]], Marks]
-    tell_written: Callable[[Mapping[int, WrittenUntil]], None] | None = None
-    _looked: dict[int, int] = field(default_factory=dict, init=False)
-    _told: dict[int, WrittenUntil] = field(default_factory=dict, init=False)
+    note_written: Callable[[Mapping[int, WrittenUntil]], None] | None = None
+    _marks_read_to: dict[int, int] = field(default_factory=dict, init=False)
+    _noted: dict[int, WrittenUntil] = field(default_factory=dict, init=False)
 
     def of_batch(self, ends: Offsets, last: Mapping[int, RelayTerms]) -> dict[int, RelayTerms]:
         """Return the terms of a batch by half partition.
 
         Args:
-            ends: of its plan.
+            ends: the ends of its plan.
             last: the terms of the batch before it.
         """
         read = ends.get(self.topics.decided, {})
         new = {
             at: read[at]
             for at in self._relayed(ends) & read.keys()
-            if read[at] != self._looked.get(at)
+            if read[at] != self._marks_read_to.get(at)
         }
-        self._looked.update(new)
+        self._marks_read_to.update(new)
         return self.gone_on(ends, last, self.newest_marks(new) if new else {})
 
     def gone_on(
@@ -163,7 +163,7 @@ class RelayReading:
         """Return the terms of a batch by half partition, given the marks that it has read.
 
         Raises:
-            FencedError: a replaced job has planned ops that the job may not take yet.
+            FencedError: a replaced job planned ops that the job may not take yet.
         """
         ops, read = (ends.get(name, {}) for name in (self.topics.op, self.topics.decided))
         for at, spans in self.spans.items():
@@ -180,7 +180,7 @@ class RelayReading:
         return {at for at, spans in self.spans.items() if not spans[-1].is_read(read.get(at, 0))}
 
     def judged(self, ends: Offsets, relay: Mapping[int, RelayTerms]) -> Offsets:
-        """Return the ends that say whether a batch has read all: without what relays read."""
+        """Return the ends of what the job itself reads, without what relays read for it."""
         relayed = {at for at, terms in relay.items() if terms.is_relayed}
         without = {topic: parts for topic, parts in ends.items() if topic != self.topics.decided}
         ops = without.get(self.topics.op)
@@ -189,13 +189,13 @@ class RelayReading:
         return without
 
     def written(self, ends: Offsets, relay: Mapping[int, RelayTerms]) -> None:
-        """Tell relays what the job has read and written: past it they may go on with a key.
+        """Write on the decided topic how far the job has come: relays may deliver those keys again.
 
         Args:
-            ends: of the batch that is written.
+            ends: the ends of the batch that is written.
             relay: its terms.
         """
-        if self.tell_written is None:
+        if self.note_written is None:
             return
         halves, decided = ends.get(self.topics.half, {}), ends.get(self.topics.decided, {})
         found = {
@@ -203,18 +203,18 @@ class RelayReading:
             for at, terms in relay.items()
             if terms.is_relayed and at in decided
         }
-        new = {at: note for at, note in found.items() if self._told.get(at) != note}
+        new = {at: note for at, note in found.items() if self._noted.get(at) != note}
         if new:
-            self.tell_written(new)
-            self._told.update(new)
+            self.note_written(new)
+            self._noted.update(new)
 
 
 def _gone_on(
     spans: tuple[RelaySpan, ...], last: RelayTerms | None, mark: RelayMark | None
 ) -> RelayTerms:
-    """Return the terms of a partition of which relays take the ops.
+    """Return the terms of a partition with ops that relays take.
 
-    Before the first mark no half is discarded that they may deliver, and no time is known.
+    Before the first mark, no half that relays may deliver is discarded, and no time is known.
     """
     span = spans[-1]
     terms = RelayTerms(spans, span.halves_from)

@@ -1,9 +1,9 @@
 """Hands the ops over to relays at a start of the job, or takes them back (rule 9).
 
-The rules are in docs/decisions/relay.md. Both ways begin with a plan that this start creates
-itself, without a record. A job that was replaced can't plan on after it, because Spark's offset log
-refuses a plan that is there. So where that plan ends is where the job's own reading of the ops
-ends, whatever the replaced job does.
+docs/decisions/relay.md has the rules. Both ways begin with a plan without records that this start
+creates itself. A replaced job can't plan another batch after it, because Spark's offset log never
+overwrites a plan. So the job's own reading of the ops ends where this plan ends, whatever the
+replaced job does.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Taken
 from checkback.protocol.errors import CheckpointError, ConfigurationError
-from checkback.streaming.relay.decided_topic import DecidedTopic, Words
+from checkback.streaming.relay.decided_topic import DecidedTopic, Notes
 from checkback.streaming.start.direct_op_topic import PlannedRun
 from checkback.streaming.start.preflight import describe_topics
 
 TOPIC_FILE = "decided.json"
-"""Of the checkpoint: Kafka's id of the decided topic, and what a rebuild found there."""
+"""A file of the checkpoint: Kafka's id of the decided topic, and the spans that a rebuild found."""
 Run = Callable[[PlannedRun], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDecided:
-    """What a checkpoint knows of the decided topic from the beginning.
+    """What a checkpoint has known of the decided topic since its creation.
 
     Args:
         topic_id: Kafka's id of the topic.
-        spans: what relays had taken when the checkpoint was rebuilt.
+        spans: the spans of ops that relays had taken when the checkpoint was rebuilt.
     """
 
     topic_id: str
     spans: Spans = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return it as a JSON document."""
+        """Return the JSON document of the file."""
         spans = {at: RelayTerms(found).to_data() for at, found in self.spans.items()}
         return json.dumps({"topic_id": self.topic_id, "spans": spans})
 
 
 def read_decided(store: CheckpointStore) -> KnownDecided | None:
-    """Return what a checkpoint knows of the decided topic, None where it never knew one.
+    """Return what a checkpoint knows of the decided topic, None if it never read one.
 
     Raises:
         CheckpointError: the file can't be read.
@@ -60,7 +60,9 @@ def read_decided(store: CheckpointStore) -> KnownDecided | None:
     try:
         document = json.loads(text)
         terms = {int(at): RelayTerms.from_data(data) for at, data in document["spans"].items()}
-        return KnownDecided(str(document["topic_id"]), {at: one.spans for at, one in terms.items()})
+        return KnownDecided(
+            str(document["topic_id"]), {at: term.spans for at, term in terms.items()}
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(
             f"The checkpoint's {TOPIC_FILE} can't be read: {error}.",
@@ -72,13 +74,13 @@ def read_decided(store: CheckpointStore) -> KnownDecided | None:
 
 @dataclass(slots=True)
 class RelaySwitch:
-    """Who takes the ops, as a start finds it and makes it.
+    """Reads who takes the ops, and changes it as the settings say, at one start of the job.
 
     Args:
         settings: the job's.
         store: the checkpoint; no query runs over it.
-        open_topic: returns the decided topic, given the number of half partitions; fences what an
-            earlier start was about to write there.
+        open_topic: returns the decided topic, given the number of half partitions; fences earlier
+            starts that write there.
         tick: writes a record, so that Spark makes a batch of a new checkpoint.
         now_ms: the wall clock.
     """
@@ -89,7 +91,7 @@ class RelaySwitch:
     tick: Callable[[], object]
     now_ms: Callable[[], int]
     spans: Spans = field(default_factory=dict, init=False)
-    """What relays take and took; empty where there never was one."""
+    """The spans of ops that relays take and took; empty if there never was a relay."""
     is_known: bool = field(default=False, init=False)
     """Whether the query reads the decided topic."""
 
@@ -123,19 +125,19 @@ class RelaySwitch:
         if not self.settings.relay and not self.is_known:
             return True
         topic = self.open_topic(self._partitions())
-        words = topic.words(self.spans, self._planned_ends().get(self.settings.topics.decided, {}))
-        self._learn(words)
+        notes = topic.notes(self.spans, self._planned_ends().get(self.settings.topics.decided, {}))
+        self._learn(notes)
         self._close_behind_plan(topic)
         if self.settings.relay:
-            silent = [at for at, found in words.items() if not found]
+            silent = [at for at, found in notes.items() if not found]
             return self._hand_over(topic, silent, run)
         return self._take_back(topic, run)
 
     def _close_behind_plan(self, topic: DecidedTopic) -> None:
-        """Close behind the last plan where it has ops of the job's before the record says so.
+        """Close again behind the last plan, if it has ops behind `closed` but not `closed` itself.
 
-        Only a replaced job plans so, and none carries it out (reading.py). Those ops are passed on,
-        too, and what the plan has of them is dropped.
+        Only a replaced job makes such a plan, and no job runs it (reading.py). Its ops are passed
+        on, too, and dropped from the plan's batch.
         """
         ends = self._planned_ends()
         ops, read = (ends.get(name, {}) for name in (self.settings.topics.op, topic.name))
@@ -146,12 +148,12 @@ class RelaySwitch:
         }
         if ahead:
             topic.close_relays({at: ops[at] for at in ahead}, ahead)
-            self._learn(topic.words(self.spans, {}))
+            self._learn(topic.notes(self.spans, {}))
 
-    def _learn(self, words: Words) -> None:
+    def _learn(self, notes: Notes) -> None:
         spans = dict(self.spans)
-        for at, notes in words.items():
-            for note, offset in notes:
+        for at, found in notes.items():
+            for note, offset in found:
                 spans[at] = with_note(spans.get(at, ()), note, offset)
         self.spans = spans
 
@@ -164,7 +166,7 @@ class RelaySwitch:
         if ends is None:
             return False
         ops = ends.get(self.settings.topics.op, {})
-        # Asked for after the last plan of the job alone was known.
+        # Asked for only now: the last plan of the job without relays is known.
         halves = topic.half_ends()
         taken = {at: Taken(self._ops_from(at, ops.get(at, 0)), halves[at]) for at in left}
         topic.take(taken)
@@ -187,7 +189,7 @@ class RelaySwitch:
                 {at: ops.get(at, 0) for at in taken},
                 {at: span.ops_from for at, span in taken.items()},
             )
-            self._learn(topic.words(self.spans, {}))
+            self._learn(topic.notes(self.spans, {}))
         return self._read_to_the_end(run) and self._finished_first(run)
 
     def _read_to_the_end(self, run: Run) -> bool:
@@ -214,10 +216,10 @@ class RelaySwitch:
             self._create_plan(batch, {**ends, name: {**read, **next_ends}})
 
     def _own_plan(self, topic: DecidedTopic, run: Run) -> Offsets | None:
-        """Create the next plan, without a record; return its ends, None if the job is to stop."""
+        """Create the next plan, without records; return its ends, None if the job is to stop."""
         name = self.settings.topics.decided
         while True:
-            # Looked up once: a job that is being replaced may plan meanwhile.
+            # Looked up once a round: the job that is replaced may plan meanwhile.
             batch = self.store.last_batch("offsets")
             if batch is None:
                 self.tick()
@@ -239,7 +241,7 @@ class RelaySwitch:
         return None if planned == self.store.last_batch("commits") else planned
 
     def _finished_first(self, run: Run) -> bool:
-        """Run the plan that begins with the topic, if it is there and not finished."""
+        """Run the first plan with the decided topic, if it is there and not finished."""
         batch = self._unfinished()
         if batch is None:
             return True
@@ -247,12 +249,12 @@ class RelaySwitch:
         return not how.drops_topic or run(how)
 
     def _planned_run(self, batch: int) -> PlannedRun:
-        """Return how a plan is read; where the topic is new, its first records may be gone."""
+        """Return how to run a plan; if its decided topic is new, first records may be missing."""
         names, now = self.settings.topics, self.store.planned(batch).ends
         if names.decided not in now:
             return PlannedRun(names.read, drops_topic=False, batch=batch)
         before = self.store.planned(batch - 1).ends if batch > 0 else {}
-        # Spark takes a partition that it did not know and that begins behind 0 for lost data.
+        # Spark reports lost data for a new partition that begins behind offset 0.
         is_new = now[names.decided].keys() != before.get(names.decided, {}).keys()
         return PlannedRun(names.read_with_relay, drops_topic=is_new, batch=batch)
 
@@ -271,17 +273,17 @@ class RelaySwitch:
         return bool(spans) and spans is not None and spans[-1].ops_until is None
 
     def _ops_from(self, at: int, read: int) -> int:
-        """Return from where on relays take the ops: behind what the job has read or was given."""
+        """Return where relays begin: behind the ops that the job has read or was given."""
         return max([read, *(span.ops_until or 0 for span in self.spans.get(at, ()))])
 
     def _repeat(self, topic: DecidedTopic, silent: list[int]) -> None:
-        """Write again that relays take the ops, where what said it has expired."""
+        """Write again that relays take the ops, where the last such record has expired."""
         spans = {at: self.spans[at][-1] for at in silent if self._is_open(at)}
         if spans:
-            topic.take({at: Taken(one.ops_from, one.halves_from) for at, one in spans.items()})
+            topic.take({at: Taken(span.ops_from, span.halves_from) for at, span in spans.items()})
 
     def _partitions(self) -> int:
-        """Return how many half partitions there are; the decided topic has as many, and is known.
+        """Return the number of half partitions; require as many decided ones, and the known topic.
 
         Raises:
             CheckpointError: the decided topic is another one than before.

@@ -1,10 +1,11 @@
-"""Finds out whether Kafka still has the records that a job has read.
+"""Finds out whether Kafka has lost records that the job has read.
 
 Kafka can lose the end of a partition: a replica that lacked it became the leader (an unclean
-election), or a disk lost it. Then offsets that the state knows are given to other halves, whose
-ops would meet the verdicts of the lost ones. A partition that ends before what was read shows it.
-One that has grown past that has a later leader epoch, which Kafka raises with each election: its
-leader tells where the epoch ended in which the records were read (KIP-320).
+election), or a disk lost it. Then other halves get offsets that the state knows, and their ops
+would meet the verdicts of the lost halves. If the partition now ends before the offset that was
+read, the loss is plain. If it has grown past that offset, it has a later leader epoch, because
+Kafka raises the epoch with each election. The leader then says where the epoch ended in which the
+records were read (KIP-320).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.batch_terms import LeaderEpoch
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.read.list_offsets import LogEnd, Place, by_place, listed_ends
-from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, require_passing
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, require_passing
 
 TIMEOUT_S: Final = 10.0
 READ_S: Final = 30.0
 SURE_S: Final = 12.0
-"""For how long a partition has to end too early: a leader that was just deposed and does not know
-it yet tells an old end, until the controller misses it (9 s by Kafka's default)."""
+"""How long a partition has to end too early. A leader that was just replaced and does not know it
+yet returns an old end, until the controller misses the leader (9 s by Kafka's default)."""
 PAUSE_S: Final = 2.0
 NO_RESET: Final = {"auto.offset.reset": "error", "isolation.level": "read_uncommitted"}
-TOLD: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+ANSWERED: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 TRUNCATED: Final = re.compile(r"truncation detected at .* end offset is (-?\d+)")
-"""Of librdkafka's error; without it, the offset is one that retention has passed."""
+"""In librdkafka's error; without this text, retention has passed the offset."""
 REMEDY: Final = "Run `checkback checkpoint rebuild`; see `checkback docs bad-days`."
 
 LogEnds = Mapping[Place, LogEnd]
@@ -48,7 +49,7 @@ class LostRecords:
     Args:
         place: topic and partition.
         read_to: the offset up to which it was read.
-        lost_from: the offset from which on records of that time are gone.
+        lost_from: the first offset that was lost.
     """
 
     place: Place
@@ -64,9 +65,9 @@ class LostRecords:
 
 
 def read_to(checkpoint: ReadableCheckpoint) -> dict[Place, int]:
-    """Return the offset up to which a checkpoint has read each partition; {} where it can't tell.
+    """Return the offset up to which a checkpoint has read each partition; {} if it has no plan.
 
-    What is wrong with its plans, others say.
+    A plan that can't be read gives {}, too: other checks of the start report it.
     """
     last = checkpoint.last_batch("commits")
     with suppress(CheckpointError):
@@ -105,10 +106,10 @@ class KeptRecords:
         Args:
             read: the offset up to which each partition was read.
             epochs: the leader epoch of each when it was read, as far as it is known.
-            ends: of the partitions now; one that is missing passes.
+            ends: the partitions' ends now; a partition without one passes.
 
         Returns:
-            The ends, looked at again where one seemed to come too early.
+            The ends; those that came too early were asked for again.
 
         Raises:
             CheckpointError: says what is lost.
@@ -118,9 +119,10 @@ class KeptRecords:
         lost = self._lost(read, epochs, ends)
         if lost:
             raise CheckpointError(
-                f"Kafka lost records that the job had read: {' '.join(one.says() for one in lost)}",
+                "Kafka lost records that the job had read: "
+                f"{' '.join(loss.says() for loss in lost)}",
                 remedy=REMEDY,
-                lost=[f"{one.place[0]}-{one.place[1]}" for one in lost],
+                lost=[f"{loss.place[0]}-{loss.place[1]}" for loss in lost],
             )
         return ends
 
@@ -151,7 +153,7 @@ class KeptRecords:
         early = _too_early(read, ends)
         while early and time.monotonic() < until_s:
             self.pause(PAUSE_S)
-            # A new client: it asks who leads.
+            # A new client asks again which broker leads.
             found = log_ends(AdminClient({**self.connection}), early)
             ends = {place: end for place, end in ends.items() if place not in early} | {**found}
             early = _too_early(read, ends)
@@ -163,7 +165,7 @@ class KeptRecords:
         Args:
             changed: by partition, up to where it was read, and the leader epoch of that time.
         """
-        consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection, **NO_RESET})
+        consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **self.connection, **NO_RESET})
         found: dict[Place, int] = {}
         left = {*changed}
         until_s = time.monotonic() + READ_S
@@ -176,11 +178,11 @@ class KeptRecords:
             )
             while left:
                 # Before it reads on, librdkafka asks the leader where the epoch ended (KIP-320).
-                told = consumer.poll(max(0.0, until_s - time.monotonic()))
-                if told is None:
-                    raise _untold(left)
-                place, error = (str(told.topic()), int(told.partition() or 0)), told.error()
-                if error is not None and error.code() not in TOLD:
+                record = consumer.poll(max(0.0, until_s - time.monotonic()))
+                if record is None:
+                    raise _no_answer(left)
+                place, error = (str(record.topic()), int(record.partition() or 0)), record.error()
+                if error is not None and error.code() not in ANSWERED:
                     require_passing(error, *place)
                     continue
                 left.discard(place)
@@ -189,10 +191,10 @@ class KeptRecords:
         return found
 
 
-def _untold(places: Collection[Place]) -> BrokerError:
+def _no_answer(places: Collection[Place]) -> BrokerError:
     names = ", ".join(f"{topic}-{number}" for topic, number in sorted(places))
     return BrokerError(
-        f"The brokers do not tell whether {names} lost records.",
+        f"The brokers do not say whether {names} lost records.",
         remedy="Check that all brokers are up, and this user's rights on the topics.",
     )
 

@@ -245,7 +245,7 @@ class FakeDecidedTopic:
     def begins(self) -> dict[int, int]:
         return {0: 0}
 
-    def words(self, known: Any, _: Any) -> dict[int, list[tuple[Any, int]]]:
+    def notes(self, known: Any, _: Any) -> dict[int, list[tuple[Any, int]]]:
         self.world.pause()
         found = [
             (note, at)

@@ -26,7 +26,7 @@ from checkback.relay.partition import (
     ReadOp,
     RelayPartition,
 )
-from checkback.relay.reading import SaidOp
+from checkback.relay.reading import ParsedOp
 from checkback.sinks.records.sink_record import SinkRecord
 
 COMMIT, ROLLBACK = 8, 12
@@ -127,14 +127,14 @@ class World:
             one.next_op, self.chance.randint(one.next_op, max(one.next_op, self.readable_ops))
         ):
             named, verdict = self.ops[at]
-            said = SaidOp(named, verdict, (b"g", b"u"), b"false", True)
-            one.ops.append(ReadOp(0, at, Record([]), said, self.now_s))
+            parsed = ParsedOp(named, verdict, (b"g", b"u"), b"false", True)
+            one.ops.append(ReadOp(0, at, Record([]), parsed, self.now_s))
         end = self.chance.randint(one.half_position, max(one.half_position, self.readable_halves))
         for at in range(one.half_position, end):
             one.read_half(at, held(self.keys[at], self.now_s))
         self.now_s += 0.001
         if one.needs_end():
-            one.end_told(len(self.keys), self.now_s)
+            one.learn_half_end(len(self.keys), self.now_s)
         if self.chance.random() < 0.1:
             one.memory.drop_older(self.now_s)
 
@@ -176,8 +176,8 @@ class World:
 
     def append(self, group: list[MadeOfOp]) -> int:
         for made in group:
-            assert made.op.said is not None
-            named = made.op.said.named
+            assert made.op.parsed is not None
+            named = made.op.parsed.named
             assert named is not None
             if made.final is not None:
                 assert made.final.timestamp_ms == named

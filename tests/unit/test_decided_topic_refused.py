@@ -53,5 +53,5 @@ def test_a_topic_that_ends_before_what_was_read_is_refused(
     topic = DecidedTopic(SETTINGS, SETTINGS.connection(), 2)
 
     with pytest.raises(CheckpointError, match=r"Partitions \[0\] .* checkpoint has read") as seen:
-        topic.words({}, {0: 4, 1: 9})
+        topic.notes({}, {0: 4, 1: 9})
     assert "checkpoint rebuild" in seen.value.remedy

@@ -57,7 +57,7 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 32_768,
 }
 
-END_TOLD: Final = {"enable.partition.eof": True}
+REPORTS_END: Final = {"enable.partition.eof": True}
 """With this, a reader learns at once that a wanted record is gone and no other one follows."""
 
 
@@ -171,7 +171,7 @@ class RecordReader:
 
     def _seek(self, partition: int, offset: int) -> None:
         if self._consumer is None:
-            self._consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
+            self._consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **self.connection})
         self._consumer.assign([TopicPartition(self.topic, partition, offset)])
         self._partition = partition
         self._position = self._sought = offset

@@ -588,7 +588,7 @@ def test_plain_connections_that_can_have_no_messages_are_refused(
     alone.isolation_level = None
     refused: dict[str, Callable[[], object]] = {
         "by itself": lambda: plain.transaction(alone).__enter__(),
-        "of no database": lambda: plain.transaction().__enter__(),
+        "without a database": lambda: plain.transaction().__enter__(),
         "producer.transaction": lambda: plain.send("t", b"x", session=alone),
         "Create it by": plain.create_table,
         "is for Django": plain.atomic,

@@ -156,7 +156,7 @@ def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
 
 
 def test_doubts_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_module, "HELD_MAX", 2)
+    monkeypatch.setattr(half_module, "IN_DOUBT_MAX", 2)
     held = InDoubtIds()
     for name in ("a", "b", "c"):
         held.add(name)

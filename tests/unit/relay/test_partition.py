@@ -146,12 +146,12 @@ def test_rule_4_an_op_that_is_no_verdict_takes_nothing_out() -> None:
 
 def test_rule_5_an_op_before_its_half_is_early_once_the_end_was_asked_for_behind_it() -> None:
     stage = Stage()
-    stage.partition.end_told(E + 1, stage.now_s - 1)
+    stage.partition.learn_half_end(E + 1, stage.now_s - 1)
     op = stage.op(E + 1)
 
     assert op is None  # the end may have moved between the question and the op
     assert stage.partition.needs_end()
-    stage.partition.end_told(E + 1, stage.now_s)
+    stage.partition.learn_half_end(E + 1, stage.now_s)
     verdict = stage.take()
     assert verdict is not None
     assert verdict.kind is EARLY
@@ -162,7 +162,7 @@ def test_rule_5_an_op_before_its_half_is_early_once_the_end_was_asked_for_behind
 
 def test_rule_5_an_op_waits_for_a_half_that_is_stored_and_hidden() -> None:
     stage = Stage(is_ordered=False)
-    stage.partition.end_told(E + 2, stage.now_s)
+    stage.partition.learn_half_end(E + 2, stage.now_s)
     assert stage.op(E) is None
     assert not stage.partition.needs_end()
     stage.half(E)
@@ -173,7 +173,7 @@ def test_rule_5_an_op_waits_for_a_half_that_is_stored_and_hidden() -> None:
 
 def test_rule_5_a_half_that_was_given_up_never_enters_memory() -> None:
     stage = Stage(is_ordered=False)
-    stage.partition.end_told(E + 2, stage.now_s)
+    stage.partition.learn_half_end(E + 2, stage.now_s)
     stage.read_op(E)
     stage.now_s += HIDDEN_S
     passed = stage.take()
@@ -211,7 +211,7 @@ def test_rule_7_the_position_passes_what_is_no_op_only_behind_the_ops() -> None:
     stage = Stage(is_ordered=False)
     stage.partition.ops_read_to = 60
     stage.read_op(E)
-    stage.partition.end_told(E + 1, stage.now_s)
+    stage.partition.learn_half_end(E + 1, stage.now_s)
     assert stage.take() is None
     assert stage.partition.position == 40
     stage.half(E)
@@ -282,7 +282,7 @@ def test_rule_10_an_early_op_and_a_rollback_block_nothing() -> None:
     stage = Stage()
     stage.half(E, b"k")
     stage.half(E + 1, b"k")
-    stage.partition.end_told(E + 2, stage.now_s)
+    stage.partition.learn_half_end(E + 2, stage.now_s)
 
     assert [stage.kind(E + 2), stage.kind(E, ROLLBACK), stage.kind(E + 1)] == [EARLY, P, D]
 
@@ -291,7 +291,7 @@ def test_rule_11_after_a_failure_the_group_is_passed_and_early_stays_early() -> 
     stage = Stage()
     stage.half(E, b"k")
     stage.half(E + 1, b"k")
-    stage.partition.end_told(E + 2, stage.now_s)
+    stage.partition.learn_half_end(E + 2, stage.now_s)
     group = [stage.op(E), stage.op(E + 2), stage.op(E - 1, ROLLBACK)]
     again = [stage.partition.pass_again(one) for one in group if one is not None]
 

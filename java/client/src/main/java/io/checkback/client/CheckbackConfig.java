@@ -51,10 +51,10 @@ public final class CheckbackConfig extends AbstractConfig {
             .define(CHECK_QUEUE_SIZE, Type.INT, 2_000, Range.atLeast(1), LOW,
                     "Checks that wait for a thread; reading pauses when there are as many.")
             .define(CHECK_SESSION_TIMEOUT_MS, Type.INT, 10_000, Range.between(1, 300_000), LOW,
-                    "After which other processes take over the checks of one that died, in milliseconds.")
+                    "Time after which other processes take over the checks of a dead one, in milliseconds.")
             .define(INSTANCE_NAME, Type.STRING, "", MEDIUM,
-                    "Names this process in its group for as long as it is restarted (Kafka's static membership,"
-                            + " KIP-345): a successor takes over its checks at once. Empty for none.")
+                    "A name that the process keeps over restarts (Kafka's static membership,"
+                            + " KIP-345): its successor takes over its checks at once. Empty for none.")
             .define(START_TIMEOUT_MS, Type.INT, 10_000, Range.atLeast(1), LOW,
                     "How long a start waits for each answer of the brokers, in milliseconds.")
             .define(SHUTDOWN_TIMEOUT_MS, Type.INT, 10_000, Range.atLeast(0), LOW,
@@ -62,7 +62,8 @@ public final class CheckbackConfig extends AbstractConfig {
             .define(ACCESS_KEY, Type.STRING, "", MEDIUM, "The account that signs records; empty for none.")
             .define(SECRET_KEY, Type.PASSWORD, "", MEDIUM, "The account's secret.")
             .define(SIGNATURE_ALGORITHM, Type.STRING, "HmacSHA256",
-                    ValidString.in(RecordSigner.ALGORITHMS.toArray(String[]::new)), LOW, "The account's hash.")
+                    ValidString.in(RecordSigner.ALGORITHMS.toArray(String[]::new)), LOW,
+                    "The hash algorithm of the account's signatures.")
             .define(BORN_HOST, Type.STRING, "", LOW, "The address that signed records state; empty for none.");
 
     /**

@@ -7,14 +7,14 @@ import java.util.Set;
 
 /** Ids of halves that may be stored, and whose local transactions did not run; forgets the oldest. */
 public final class InDoubtIds {
-    private static final int HELD_MAX = 100_000;
+    private static final int IN_DOUBT_MAX = 100_000;
 
     private final Set<String> ids = Collections.synchronizedSet(Collections.newSetFromMap(new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
 
         @Override
         protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
-            return size() > HELD_MAX;
+            return size() > IN_DOUBT_MAX;
         }
     }));
 
