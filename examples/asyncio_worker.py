@@ -1,4 +1,4 @@
-"""A worker in asyncio that takes jobs and announces those that it did.
+"""An asyncio worker that does jobs, and announces each job that is done.
 
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python asyncio_worker.py
 
@@ -32,7 +32,7 @@ class Jobs(AsyncTransactionListener):
         return LocalTransactionState.COMMIT_MESSAGE
 
     async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        """Say whether it was done; not yet known is an answer too."""
+        """Say whether the job was done; UNKNOW means that a check asks again."""
         if message.transaction_id in done:
             return LocalTransactionState.COMMIT_MESSAGE
         return LocalTransactionState.UNKNOW

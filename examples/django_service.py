@@ -4,7 +4,7 @@
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python django_service.py migrate
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python django_service.py runserver --noreload
 
-Every process of the service answers checks, also for orders that another one, now dead, took in.
+Every process of the service answers checks, also for orders of a process that died.
 
 The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """

@@ -1,9 +1,9 @@
-"""The same service with asyncio: POST /orders books an order and announces it, or does neither.
+"""A FastAPI service in asyncio: POST /orders books an order and announces it, or does neither.
 
     pip install 'checkback[sql]' fastapi uvicorn aiosqlite
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 uvicorn fastapi_async_service:app
 
-Every process of the service answers checks, also for orders that another one, now dead, took in.
+Every process of the service answers checks, also for orders of a process that died.
 
 The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """

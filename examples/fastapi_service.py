@@ -1,9 +1,9 @@
-"""A service whose POST /orders books an order and announces it, or does neither.
+"""A FastAPI service: POST /orders books an order and announces it, or does neither.
 
     pip install 'checkback[sql]' fastapi uvicorn
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 uvicorn fastapi_service:app
 
-Every process of the service answers checks, also for orders that another one, now dead, took in.
+Every process of the service answers checks, also for orders of a process that died.
 
 The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """

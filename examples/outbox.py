@@ -3,7 +3,7 @@
     pip install 'checkback[sql]'
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python outbox.py
 
-Kill it anywhere and start it again: a check finds the truth in the database.
+Kill it anywhere and start it again: a check finds in the database how each order ended.
 
 The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """
@@ -24,7 +24,7 @@ orders = Table(
 
 
 def book(connection: Connection, message: Message, arg: Any) -> None:  # noqa: ARG001
-    """Write the order; what this raises rolls it back."""
+    """Write the order; an exception rolls it back."""
     connection.execute(insert(orders).values(arg))
 
 

@@ -1,4 +1,4 @@
-"""A script that sends one order, whose outcome it knows at once.
+"""A script that sends two orders, and knows at once how each ended.
 
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python plain_script.py
 
@@ -25,17 +25,17 @@ class Orders(TransactionListener):
     """Pays an order, and knows afterwards whether it did."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
-        """Pay: the half message is stored, nobody can see it yet."""
+        """Pay: the half message is stored, and no consumer sees it yet."""
         if arg["amount"] <= 0:
             return LocalTransactionState.ROLLBACK_MESSAGE
         paid.add(message.transaction_id)
         return LocalTransactionState.COMMIT_MESSAGE
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        """Say how it ended, when the answer got lost."""
+        """Say how the order ended, if its op was lost."""
         if message.transaction_id in paid:
             return LocalTransactionState.COMMIT_MESSAGE
-        # Not a rollback: another process, now dead, may have paid it.
+        # Not a rollback: a process that died may have paid it.
         return LocalTransactionState.UNKNOW
 
 

@@ -31,7 +31,13 @@ from checkback.relay.inputs import HalfReader, OpReader, sorted_out
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
 from checkback.relay.partition import JobPosition, MadeOfOp, ReadOp, RelayPartition
 from checkback.relay.reading import RecordRules
-from checkback.relay.turns import GroupFailedError, PartitionsLostError, StoredMark, Turns
+from checkback.relay.turns import (
+    PRODUCERS,
+    GroupFailedError,
+    PartitionsLostError,
+    StoredMark,
+    Turns,
+)
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.records.sink_record import NOW, SinkRecord
@@ -114,7 +120,9 @@ class Relay:
         settings, connection = self.settings, self.settings.connection()
         self._names = names = settings.topics
         bytes_max = settings.max_message_bytes + 3 * HEADER_ROOM_BYTES
-        ids = [f"{settings.application_id}-relay-{self.instance}-{turn}" for turn in range(3)]
+        ids = [
+            f"{settings.application_id}-relay-{self.instance}-{turn}" for turn in range(PRODUCERS)
+        ]
         self._admin = AdminClient(connection)
         self._turns = Turns(connection, ids, names.decided, bytes_max)
         self._turns.open()

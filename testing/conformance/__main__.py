@@ -1,4 +1,4 @@
-"""The command line of the kit; docs/writing-a-client.md explains it."""
+"""The command line of the conformance kit (docs/writing-a-client.md)."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ WITH_A_PIPELINE: Final[tuple[Case, ...]] = (
 )
 LAST: Final = kill_cases.kills_lose_and_double_nothing
 AT_ONCE: Final = 3
-"""Cases that run side by side: most wait for the pipeline much of their time."""
+"""Cases that run side by side: most cases mainly wait for the pipeline."""
 WITHOUT: Final[tuple[Case, ...]] = (
-    limit_cases.names_that_nobody_may_send_to,
+    limit_cases.unusable_names_are_refused,
     limit_cases.delay_is_taken_off,
-    limit_cases.groups_that_nobody_may_have,
+    limit_cases.unusable_groups_are_refused,
     limit_cases.status_is_followed,
     check_cases.group_has_the_check_topics_name,
-    check_cases.requests_are_told_by_the_brokers_clock,
+    check_cases.requests_age_by_the_brokers_clock,
     check_cases.unreadable_requests_stop_nothing,
     check_cases.a_name_is_kept_over_a_restart,
 )

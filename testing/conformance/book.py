@@ -1,7 +1,7 @@
 """The kit's side of local transactions: it decides them, remembers them, and answers checks.
 
-It stands for the database of all processes of a group. A process asks it through its listener, so
-the kit knows what was decided before the process dies.
+The book stands for the database of all processes of a group. Their listeners ask the book, so the
+kit knows what a process had decided before it died.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Death(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What becomes of a test message.
+    """What is to happen to a test message.
 
     Args:
-        decided: how its local transaction ends: commit, rollback, or unknown for never.
-        said: what the listener answers; None: what was decided.
-        unknown_checks: how many checks are answered with unknown before the truth.
+        decided: how its local transaction ends: commit, rollback, or unknown if it never ends.
+        said: what the listener answers; None for what was decided.
+        unknown_checks: how many checks are answered with unknown at first.
         death: where the process dies, None for nowhere.
     """
 
@@ -55,7 +55,7 @@ class Book:
         self.executed: dict[str, Line] = {}
 
     def plan(self, order: PlannedSend, script: Script) -> None:
-        """Note what becomes of an order; its body names it."""
+        """Note the script of an order, by its body."""
         with self._lock:
             self._scripts[order.as_line()["body"]] = script
 
@@ -90,5 +90,5 @@ class Book:
         asked.append(message)
         if script.decided == UNKNOWN or len(asked) <= script.unknown_checks:
             return UNKNOWN
-        # A barrier: what has not run by now never will.
+        # A barrier: a local transaction that has not run by now never will.
         return self.decided.setdefault(transaction_id, ROLLBACK)

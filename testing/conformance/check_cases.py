@@ -1,4 +1,4 @@
-"""Cases of check requests: who reads them, which are answered, and how."""
+"""Cases of check requests: which processes read them, which are answered, and how."""
 
 from __future__ import annotations
 
@@ -44,10 +44,14 @@ def answer_is_byte_for_byte(stage: Stage) -> None:
         sent = stage.send(program, order, Script(COMMIT, said=UNKNOWN, unknown_checks=1))
         wait_for(lambda: sent.transaction_id in stage.finals(topic), "the final after two checks")
     shown = stage.book.checks[sent.transaction_id]
-    require_equal([one["check_times"] for one in shown][:2], [1, 2], "the numbers of the checks")
-    for one in shown:
-        require_message(one, order)
-        require_equal((one["partition"], one["offset"]), (sent.partition, sent.offset), "its place")
+    require_equal(
+        [check["check_times"] for check in shown][:2], [1, 2], "the numbers of the checks"
+    )
+    for check in shown:
+        require_message(check, order)
+        require_equal(
+            (check["partition"], check["offset"]), (sent.partition, sent.offset), "its place"
+        )
     answers = stage.ops(sent.transaction_id, of_checks=True)
     for state, record in zip((UNKNOWN, COMMIT), answers, strict=False):
         op = Op(sent.partition, sent.offset, group, sent.transaction_id, STATES[state], True)
@@ -62,7 +66,7 @@ def answer_is_byte_for_byte(stage: Stage) -> None:
 
 
 def immunity_time_is_kept(stage: Stage) -> None:
-    """A half with an immunity time is not asked about before."""
+    """No check asks about a half within its immunity time."""
     topic, group, immunity_s = stage.real_topic(), stage.unique("group"), 6
     immunity = [(names.CHECK_IMMUNITY_TIME_IN_SECONDS, b"%d" % immunity_s)]
     order = PlannedSend(topic, b"immune", properties=immunity)
@@ -78,7 +82,7 @@ def immunity_time_is_kept(stage: Stage) -> None:
 
 
 def unknown_is_asked_again(stage: Stage) -> None:
-    """What a check answers with unknown is asked again, each time with the next number."""
+    """After the answer unknown, another check comes, each time with the next number."""
     topic, group = stage.real_topic(), stage.unique("group")
     with stage.started(group) as program:
         sent = stage.send(program, PlannedSend(topic, b"never known"), Script(UNKNOWN))
@@ -112,7 +116,7 @@ def group_has_the_check_topics_name(stage: Stage) -> None:
         wait_for(lambda: members() == 1, "the end of the membership", 5)
 
 
-def requests_are_told_by_the_brokers_clock(stage: Stage) -> None:
+def requests_age_by_the_brokers_clock(stage: Stage) -> None:
     """A request older than its interval is skipped; younger ones, and those ahead, are answered.
 
     No pipeline runs here: the kit writes the requests, with times that it shifts.
@@ -158,7 +162,7 @@ def unreadable_requests_stop_nothing(stage: Stage) -> None:
 
 
 def a_name_is_kept_over_a_restart(stage: Stage) -> None:
-    """A successor of the same instance name gets its checks at once, also beside a living one."""
+    """A successor with the same instance name gets the checks at once, also beside a third one."""
     group, topic = stage.unique("group"), stage.real_topic()
     ask = Asker(stage, group, stage.topics.names.check(group))
     with stage.started(group, instance_name="one") as program:
@@ -176,7 +180,7 @@ def a_name_is_kept_over_a_restart(stage: Stage) -> None:
 
 
 def _create_check_topic(stage: Stage, name: str) -> None:
-    """Create a check topic whose records have the times that the kit writes."""
+    """Create a check topic that keeps the record times which the kit writes."""
     settings = stage.topics.settings()
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         configs = {
@@ -187,12 +191,12 @@ def _create_check_topic(stage: Stage, name: str) -> None:
 
 
 class Asker:
-    """Writes check requests by hand, with times that it shifts.
+    """Writes check requests itself, with shifted times.
 
     Args:
-        stage: with topics.
+        stage: the stage with the topics.
         group: the producer group.
-        check_topic: its check topic.
+        check_topic: the group's check topic.
     """
 
     def __init__(self, stage: Stage, group: str, check_topic: str) -> None:
@@ -208,7 +212,8 @@ class Asker:
 
     def headers_of_request(self, sent: Sent, *, leave_out: str) -> None:
         """Ask without one of the headers."""
-        headers = [one for one in self._headers(sent, CHECK_INTERVAL_MS) if one[0] != leave_out]
+        all_headers = self._headers(sent, CHECK_INTERVAL_MS)
+        headers = [(name, value) for name, value in all_headers if name != leave_out]
         self._write(headers, int(time.time() * 1000))
 
     def aborted(self, sent: Sent) -> None:
@@ -245,7 +250,7 @@ class Asker:
 
 
 def other_processes_answer_for_the_dead(stage: Stage) -> None:
-    """Living processes of the group, in any language, settle what a killed one began."""
+    """Living processes of the group, in any language, settle a killed one's transactions."""
     topic, group = stage.real_topic(), stage.unique("group")
     for sender, answerer in ((stage.command, stage.companion), (stage.companion, stage.command)):
         with stage.started(group, answerer):
@@ -258,7 +263,9 @@ def other_processes_answer_for_the_dead(stage: Stage) -> None:
                 "the finals of the dead process",
             )
     bodies = sorted(record.value() or b"" for record in stage.topics.read(topic))
-    expected = sorted(f"{one} {Death.BEFORE_OP.value}".encode() for one in (True, False))
+    expected = sorted(
+        f"{is_tested} {Death.BEFORE_OP.value}".encode() for is_tested in (True, False)
+    )
     require_equal(bodies, expected, "the finals")
 
 

@@ -21,7 +21,7 @@ SETTLED_S: Final = 180.0
 
 
 def kills_lose_and_double_nothing(stage: Stage) -> None:
-    """After kills at every step each commit is on its topic once, and nothing else is."""
+    """After kills at random steps each commit is on its topic once, and nothing else is."""
     run = KillRun(stage)
     run.run()
     run.audit()
@@ -49,7 +49,7 @@ class KillRun:
         """Send until all transactions are sent and all kills are done."""
         commands = [self._stage.command, self._stage.companion, self._stage.command]
         with ThreadPoolExecutor(len(commands)) as places:
-            for future in [places.submit(self._keep_running, one) for one in commands]:
+            for future in [places.submit(self._keep_running, command) for command in commands]:
                 future.result()
 
     def _keep_running(self, command: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ class KillRun:
             return number, Script(decided, said, death=self._random.choice(list(Death)))
 
     def audit(self) -> None:
-        """Compare what stands on the topics with what was decided."""
+        """Compare the records on the topics with what was decided."""
         stage = self._stage
         with (
             stage.started(self._group),
@@ -105,7 +105,7 @@ class KillRun:
             wait_for(lambda: committed <= stage.finals(self._topic).keys(), "all finals", SETTLED_S)
         finals = stage.finals(self._topic)
         require(committed == finals.keys(), f"finals of no commit: {finals.keys() - committed}")
-        doubled = [one for one, records in finals.items() if len(records) > 1]
+        doubled = [id_ for id_, records in finals.items() if len(records) > 1]
         require(not doubled, f"more than one final: {doubled}")
         for transaction_id, state in self._known.items():
             if state != UNKNOWN:

@@ -34,7 +34,7 @@ def sizes_at_the_limits(stage: Stage) -> None:
         refuses_to_send(program, stage, PlannedSend(small, b"y" * 2_000), {"invalid"})
 
 
-def names_that_nobody_may_send_to(stage: Stage) -> None:
+def unusable_names_are_refused(stage: Stage) -> None:
     """Missing topics, system topics and names that Kafka does not take are refused."""
     topic = stage.real_topic()
     prefix = stage.topics.prefix
@@ -72,8 +72,8 @@ def delay_is_taken_off(stage: Stage) -> None:
     require(names.DELAY not in found, f"the half has the headers {found}")
 
 
-def groups_that_nobody_may_have(stage: Stage) -> None:
-    """A start refuses groups that make no check topic, and a prefix without topics."""
+def unusable_groups_are_refused(stage: Stage) -> None:
+    """A start refuses groups that give no name for a check topic, and a prefix without topics."""
     for group in ("DEFAULT_PRODUCER", "", "a" * 121, "with space"):
         _refuses_to_start(stage, stage.options(group))
     options = stage.options(stage.unique("group"))
@@ -92,7 +92,7 @@ def _refuses_to_start(stage: Stage, options: dict[str, object]) -> None:
 
 
 def status_is_followed(stage: Stage) -> None:
-    """A client refuses to send while the pipeline says that it refuses, also a running one."""
+    """A client refuses to send while the pipeline says that it refuses, at its start and later."""
     topic, group = stage.real_topic(), stage.unique("group")
 
     def say(rejects: bool) -> None:

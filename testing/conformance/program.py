@@ -31,7 +31,7 @@ class PlannedSend:
 
     Args:
         topic: the real topic.
-        body: the body; None for a tombstone.
+        body: the message's body; None for a tombstone.
         key: the record's key; None leaves it to the first of ``keys``.
         keys: RocketMQ's KEYS.
         tags: RocketMQ's TAGS.
@@ -48,7 +48,7 @@ class PlannedSend:
     queue_id: int | None = None
 
     def as_line(self) -> Line:
-        """Return it as the fields of a JSON line."""
+        """Return the fields of its JSON line."""
         return {
             "topic": self.topic,
             "body": coded(self.body),
@@ -182,7 +182,7 @@ class Program:
             return
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process, and wait for its end."""
         self.kill()
         self._process.wait()
         self._reader.join(ANSWER_TIMEOUT_S)
@@ -192,7 +192,7 @@ class Program:
         future: Future[Line] = Future()
         self._waiting[number] = future
         self._write({"do": do, "id": number, **fields})
-        if self._has_ended:  # what the dying process took in meanwhile is answered by no line
+        if self._has_ended:  # the dying process has taken the command and never answers it
             raise self._died()
         try:
             answer = future.result(ANSWER_TIMEOUT_S)

@@ -78,17 +78,17 @@ def fields_of(message: Message) -> dict[str, object]:
 
 
 class AskingListener(TransactionListener):
-    """Has the kit decide."""
+    """Asks the kit how each local transaction ends."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
     def execute_local_transaction(self, message: Message, _: Any) -> LocalTransactionState:
-        """Run the local transaction: the kit's answer is its end."""
+        """Ask how the local transaction ends."""
         return self._state("execute", message)
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        """Answer a check as the kit does."""
+        """Ask for the answer to a check."""
         return self._state("check", message)
 
     def _state(self, what: str, message: Message) -> LocalTransactionState:
@@ -99,7 +99,7 @@ class AskingListener(TransactionListener):
 
 
 class JudgedClient:
-    """Does what the kit's commands say, several sends at a time."""
+    """Runs the kit's commands, several at a time."""
 
     def __init__(self) -> None:
         self._streams = Streams()

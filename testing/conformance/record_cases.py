@@ -1,4 +1,4 @@
-"""Cases of records: what a client writes, byte for byte, and what the pipeline makes of it."""
+"""Cases of records: what a client writes, byte for byte, and what the pipeline delivers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def half_is_byte_for_byte(stage: Stage) -> None:
 
 
 def require_half(stage: Stage, group: str, order: PlannedSend, sent: Sent, algorithm: str) -> None:
-    """Require the half of an order where the client says it is."""
+    """Require the half of an order at the place that the client reports."""
     record = stage.half(sent)
     what = f"of the half of {order.body!r}"
     require_equal(record.key(), order.record_key, f"the key {what}")
@@ -193,16 +193,16 @@ def finals_are_the_orders(stage: Stage) -> None:
         wait_for(lambda: len(stage.finals(topic)) >= len(sent), "the finals of all commits")
     found = stage.finals(topic)
     require(rolled_back.transaction_id not in found, "what was rolled back has a final")
-    for order, one in sent:
-        finals = found.get(one.transaction_id, [])
+    for order, report in sent:
+        finals = found.get(report.transaction_id, [])
         require_equal(len(finals), 1, f"the number of finals of {order.body!r}")
-        require_final(stage, order, one, finals[0])
+        require_final(stage, order, report, finals[0])
     steps = [record.value() for record in stage.topics.read(topic) if record.key() == b"one-key"]
     require_equal(steps, [order.body for order in sequence], "the order of one key's finals")
 
 
 def require_final(stage: Stage, order: PlannedSend, sent: Sent, final: object) -> None:
-    """Require that a final is its half, as the pipeline passes it on."""
+    """Require that a final is what the pipeline makes of its half."""
     record: Any = final
     half = headers_of(stage.half(sent))
     expected = final_parts(half, sent.partition, sent.offset).headers
@@ -226,13 +226,13 @@ def listener_that_raises_is_unknown(stage: Stage) -> None:
 
 
 def clean_shutdown_leaves_nothing(stage: Stage) -> None:
-    """A shutdown sends the ops that are held, says that it left nothing, and leaves the group."""
+    """A shutdown sends the ops that wait, and says that it left nothing."""
     topic, group = stage.real_topic(), stage.unique("group")
     with stage.started(group) as program:
         sent = [stage.send(program, PlannedSend(topic, b"last %d" % n)) for n in range(20)]
         require_equal(program.shutdown(), 0, "what the shutdown says it left")
-    for one in sent:
-        require_equal(len(stage.ops(one.transaction_id)), 1, "the ops of a transaction")
+    for report in sent:
+        require_equal(len(stage.ops(report.transaction_id)), 1, "the ops of a transaction")
 
 
 def refuses_to_send(program: Program, stage: Stage, order: PlannedSend, kinds: set[str]) -> None:

@@ -29,7 +29,7 @@ TIMES: Final[Mapping[str, object]] = MappingProxyType(
         "transaction_timeout_ms": 1_500,
         "check_interval_ms": CHECK_INTERVAL_MS,
         # Killed processes keep their share of the checks until their sessions end, perhaps one
-        # after the other: nothing may be given up meanwhile.
+        # after the other: no half may be discarded meanwhile.
         "check_max": 100,
         "trigger_interval_ms": 200,
     }
@@ -57,17 +57,17 @@ def rules() -> str:
 
 @dataclass
 class Stage:
-    """What a case works with.
+    """The topics, programs and book that a case works with.
 
     Args:
-        name: names it in the report.
+        name: the stage's name in the report.
         topics: Checkback's topics under the stage's prefix.
         command: the command line of the client under test.
-        companion: that of another client, which joins the same groups.
+        companion: the command line of another client, which joins the same groups.
         folder: for logs.
         is_guarded: whether the pipeline has access control.
-        kills: how many processes the case of kills kills.
-        transactions: how many transactions that case sends.
+        kills: how many processes `kills_lose_and_double_nothing` kills.
+        transactions: how many transactions it sends.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Stage:
             program.end()
 
     def program(self, command: Sequence[str] = ()) -> Program:
-        """Return a new process whose producer is not started yet."""
+        """Return a new process; its producer is not started yet."""
         log = self.folder / f"{self.unique('program')}.err"
         return Program(command or self.command, log, self.book.answer)
 
@@ -145,7 +145,7 @@ class Stage:
         for record in self.topics.read(self.topics.names.half):
             if (record.partition(), record.offset()) == (sent.partition, sent.offset):
                 return record
-        raise FailedError(f"no half at {sent.partition}/{sent.offset}, where the client says it is")
+        raise FailedError(f"no half at {sent.partition}/{sent.offset}, as the client reported it")
 
     def ops(self, transaction_id: str, *, of_checks: bool = False) -> list[KafkaMessage]:
         """Return the ops of a transaction, from checks or from the send itself."""

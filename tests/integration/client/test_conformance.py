@@ -74,8 +74,8 @@ def test_a_client_that_breaks_rules_fails(
 
     failed = {row["case"] for row in rows.values() if row["verdict"] == "failed"}
     broken = (
-        limit_cases.names_that_nobody_may_send_to,
-        check_cases.requests_are_told_by_the_brokers_clock,
+        limit_cases.unusable_names_are_refused,
+        check_cases.requests_age_by_the_brokers_clock,
     )
     assert failed == {(case.__doc__ or "").splitlines()[0] for case in broken}, rows
     assert exit_code == 1

@@ -19,7 +19,7 @@ import org.apache.kafka.common.header.Header;
  * @param halfOffset offset of the half message there
  * @param checkTimes number of this check of the half message, from 1
  * @param requestedAtMs when the request was written, milliseconds since 1970, by the brokers' clock
- * @param checkIntervalMs after which the next request is on its way, null where the request does not say
+ * @param checkIntervalMs time until the next request, in milliseconds; null where the request has none
  */
 public record CheckRequest(
         String transactionId,

@@ -49,7 +49,7 @@ public final class CheckbackProducer<K, V> implements AutoCloseable {
         LocalTransactionState run(Transaction transaction) throws Exception;
     }
 
-    /** Says how a local transaction ended, of this process or of another one of the group. */
+    /** Says how a local transaction ended; it may be one of another process of the group. */
     @FunctionalInterface
     public interface Check {
         /**
@@ -135,8 +135,8 @@ public final class CheckbackProducer<K, V> implements AutoCloseable {
     }
 
     /**
-     * Stores half messages together, for one local transaction that the caller runs and ends. It is what a
-     * framework needs that commits by itself; others use {@link #send}.
+     * Stores half messages together, for one local transaction that the caller runs and ends. This is for
+     * frameworks that commit by themselves; other callers use {@link #send}.
      *
      * @param records as in {@link #send}
      * @return the halves; the caller must end each of them

@@ -18,7 +18,7 @@ import org.springframework.stereotype.Service;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.annotation.Transactional;
 
-/** Pays orders in a database, and tells others of each paid order by a message on Kafka. */
+/** Pays orders in a database, and announces each paid order by a message on Kafka. */
 @SpringBootApplication
 public class OrderService {
     public static void main(String[] arguments) {
@@ -65,7 +65,7 @@ public class OrderService {
         /**
          * Pays an order. The message is visible if and only if this transaction commits.
          *
-         * @throws IllegalArgumentException there is nothing to pay: order and message are taken back
+         * @throws IllegalArgumentException there is nothing to pay: order and message are rolled back
          */
         @Transactional
         public void pay(String order, int cents) {

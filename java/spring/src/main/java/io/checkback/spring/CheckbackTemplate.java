@@ -57,8 +57,8 @@ public final class CheckbackTemplate<K, V> {
     /**
      * Sends a record with the transaction that is active in this thread; returns at once.
      *
-     * @param record what consumers of its topic get once the transaction is committed. What is wrong with it
-     *     is said before the commit, which then fails.
+     * @param record what consumers of its topic get once the transaction is committed. If it can't be
+     *     sent, the commit fails.
      * @throws IllegalStateException no transaction is active, or only one that reads, or it is being committed
      */
     public void send(ProducerRecord<K, V> record) {
@@ -123,7 +123,7 @@ public final class CheckbackTemplate<K, V> {
             try {
                 log.write(connection, opened.stream().map(one -> one.id()).toList());
             } catch (SQLException error) {
-                throw new RolledBackException(error); // whoever throws here makes Spring roll back
+                throw new RolledBackException(error); // an exception makes Spring roll back
             } finally {
                 DataSourceUtils.releaseConnection(connection, dataSource);
             }

@@ -36,7 +36,7 @@ public final class ClientMetrics implements AutoCloseable {
         CHECK_ANSWERED("check requests that were answered"),
         CHECK_SKIPPED("check requests that were too old"),
         CHECK_UNREADABLE("check requests that say too little"),
-        DOUBT_SETTLED("halves in doubt whose checks were answered with rollback"),
+        DOUBT_SETTLED("checks of halves in doubt, which were answered with rollback"),
         DELAY_DROPPED("messages with a delay, which no transaction can have");
 
         private final String meaning;

@@ -44,7 +44,7 @@ public final class KafkaClients {
                 // A broker answers one request of a connection after the other. What comes while one is under
                 // way goes together in the next.
                 ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, 1,
-                // Few: only when they are used up does it show that a partition has too few replicas.
+                // Few retries: only after the last one the error shows that a partition has too few replicas.
                 ProducerConfig.RETRIES_CONFIG, 3,
                 ProducerConfig.LINGER_MS_CONFIG, 0));
     }
@@ -107,7 +107,7 @@ public final class KafkaClients {
 
     /** Opens a consumer of the status topic; it joins no group and commits nothing. */
     public Consumer<byte[], byte[]> statusConsumer() {
-        // The pipeline writes it in no transaction: one that somebody leaves open must not hide a status.
+        // The pipeline writes in no transaction; an open transaction of another writer must not hide a status.
         Map<String, Object> settings = consumerSettings("read_uncommitted");
         settings.remove(ConsumerConfig.GROUP_ID_CONFIG);
         int timeoutMs = config.getInt(CheckbackConfig.START_TIMEOUT_MS);

@@ -35,7 +35,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The transactional producer beneath every face of this client: half message, local transaction, op, and
+ * The transactional producer behind this client's API: half message, local transaction, op, and
  * answers to checks. Threads may share it. It can be started once.
  */
 public final class TransactionEngine {
@@ -143,7 +143,7 @@ public final class TransactionEngine {
     private void open() {
         metrics.report();
         facts = new TopicFacts(clients.admin(), config);
-        // First: with a wrong prefix the producer would leave a check topic that nobody reads.
+        // First: with a wrong prefix the producer would create a check topic without a reader.
         facts.requireHalfAndOp(topics);
         facts.requireRoom(topics.half(), 0);
         facts.createCheckTopic(topics.check(config.group()), bodyBytesMax);

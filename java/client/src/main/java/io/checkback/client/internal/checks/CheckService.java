@@ -92,7 +92,7 @@ public final class CheckService {
         return thread;
     }
 
-    /** Begins to read. The caller learns of settings that can't work. */
+    /** Begins to read; throws if Kafka's consumer refuses the settings. */
     public void start() {
         consumer = openConsumer.apply(instanceName);
         reader.start();

@@ -4,7 +4,7 @@ import java.util.List;
 import org.apache.kafka.common.header.Header;
 
 /**
- * A message as the application hands it in; the wire format's parts of it are still apart.
+ * A message from the application, before its headers are made.
  *
  * @param topic the real topic
  * @param key the record's key, null for none

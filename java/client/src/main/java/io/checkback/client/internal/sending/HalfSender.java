@@ -40,7 +40,7 @@ public final class HalfSender {
     private static final int GATHER_FROM_IN_FLIGHT = 16;
     private static final int BY_KEY = -1;
 
-    /** Errors after which a half is certainly not stored (docs/protocol.md). */
+    /** Errors that mean that a half is certainly not stored (docs/protocol.md). */
     private static final Set<Errors> REFUSALS = Set.of(
             Errors.INVALID_FETCH_SIZE, Errors.MESSAGE_TOO_LARGE, Errors.INVALID_TOPIC_EXCEPTION,
             Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_REQUIRED_ACKS, Errors.TOPIC_AUTHORIZATION_FAILED,

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 
-/** Ids of halves that may be stored, and whose local transactions did not run; forgets the oldest. */
+/** Ids of halves that may be stored although their local transactions did not run; forgets the oldest. */
 public final class InDoubtIds {
     private static final int IN_DOUBT_MAX = 100_000;
 

@@ -31,7 +31,7 @@ public final class OpSender {
     private final RecordSigner signer;
 
     /**
-     * What an op says.
+     * The contents of an op.
      *
      * @param partition of the half
      * @param offset of the half
@@ -125,7 +125,7 @@ public final class OpSender {
                 op.transactionId, op.partition, op.offset, said);
     }
 
-    /** Sends what is held, then closes. */
+    /** Sends the ops that wait, then closes. */
     public void close(Duration timeout) {
         producer.close(timeout);
     }
