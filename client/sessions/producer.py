@@ -232,7 +232,8 @@ class Producer:
         Raises:
             ConfigurationError: the session's transactions can't have messages.
             InvalidMessageError: the message can't be sent as it is; nothing was sent.
-            NotFoundError: its topic does not exist; nothing was sent.
+            NotFoundError: its topic does not exist; nothing was sent. In an event loop the commit
+                raises it.
             LifeCycleError: the producer is closed, or the transaction is being committed.
             BrokerError: Kafka can't be reached, or does not take the message.
         """

@@ -18,7 +18,7 @@ from tests.unit.client.producer_playing import Clients, in_a_loop, kafka
 from tests.unit.client.test_sessions import COMMIT, HASTY, ROLLBACK, ops
 
 from checkback.client import Producer
-from checkback.protocol.errors import SendError
+from checkback.protocol.errors import NotFoundError, SendError
 
 __all__ = ["kafka"]
 pytest.importorskip("aiosqlite")
@@ -172,6 +172,20 @@ async def test_a_topic_is_asked_for_outside_the_loop(kafka: list[Clients], tmp_p
             producer.send("new", b"x", session=session)
         [asked] = {thread for topic, thread in kafka[0].opened_admin.asked if topic == "new"}
         assert asked != threading.get_ident()
+
+
+@in_a_loop
+async def test_in_a_loop_a_missing_topic_fails_the_commit(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        kafka[0].opened_admin.missing.add("gone")
+        async with AsyncSession(engine) as session:
+            await order(session, 1)
+            producer.send("gone", b"x", session=session)
+            with pytest.raises(NotFoundError):
+                await session.commit()
+        assert (await numbers(engine), ops(kafka)) == ([], {})
 
 
 @pytest.mark.parametrize("cancels", [False, True])

@@ -121,7 +121,7 @@ public final class CheckbackTemplate<K, V> {
             opened = producer.begin(records);
             Connection connection = DataSourceUtils.getConnection(dataSource);
             try {
-                log.write(connection, opened.stream().map(one -> one.id()).toList());
+                log.write(connection, opened.stream().map(half -> half.id()).toList());
             } catch (SQLException error) {
                 throw new RolledBackException(error); // an exception makes Spring roll back
             } finally {
@@ -138,7 +138,7 @@ public final class CheckbackTemplate<K, V> {
             LocalTransactionState state = status == STATUS_COMMITTED
                     ? LocalTransactionState.COMMIT_MESSAGE
                     : LocalTransactionState.ROLLBACK_MESSAGE;
-            opened.forEach(one -> one.end(state));
+            opened.forEach(half -> half.end(state));
         }
 
         @Override
@@ -158,9 +158,9 @@ public final class CheckbackTemplate<K, V> {
 
         @Override
         public void savepointRollback(Object savepoint) {
-            // A savepoint from before the first record takes all of them back.
+            // A savepoint from before the first record: all records are rolled back.
             int kept = savepoints.stream()
-                    .filter(one -> one.key().equals(savepoint))
+                    .filter(begun -> begun.key().equals(savepoint))
                     .mapToInt(Savepoint::records)
                     .findFirst()
                     .orElse(0);

@@ -241,7 +241,7 @@ public final class TransactionEngine {
             status.requireAccepting();
         }
         Validation.requireMessage(message, topics, bodyBytesMax);
-        if (message.properties().stream().anyMatch(one -> one.key().equals(PropertyNames.DELAY))) {
+        if (message.properties().stream().anyMatch(header -> header.key().equals(PropertyNames.DELAY))) {
             metrics.add(Event.DELAY_DROPPED);
             LOG.warn("The delay level of a transactional message is dropped: {}", message.topic());
         }

@@ -284,7 +284,7 @@ public final class CheckService {
         @Override
         public void onPartitionsLost(Collection<TopicPartition> partitions) {
             synchronized (offsets) {
-                partitions.forEach(one -> offsets.remove(one.partition()));
+                partitions.forEach(partition -> offsets.remove(partition.partition()));
             }
         }
     }

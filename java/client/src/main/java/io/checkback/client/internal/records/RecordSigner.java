@@ -50,10 +50,11 @@ public final class RecordSigner {
     public RecordSigner(
             String accessKey, String secretKey, String algorithm, String bornHost, LongSupplier nowMs) {
         boolean isUsable = accessKey.codePoints()
-                .noneMatch(one -> NOT_IN_ACCESS_KEYS.contains((byte) Character.getType(one)));
+                .noneMatch(point -> NOT_IN_ACCESS_KEYS.contains((byte) Character.getType(point)));
         if (!isUsable) {
             throw new ConfigException(
-                    "The access key '" + accessKey + "' has a space or a control character; no account's has.");
+                    "The access key '" + accessKey + "' has a space or a control character. No account has"
+                            + " such a key.");
         }
         this.accessKey = accessKey;
         this.secret = new SecretKeySpec(secretKey.getBytes(UTF_8), algorithm);

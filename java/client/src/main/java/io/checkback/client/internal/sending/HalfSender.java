@@ -289,9 +289,9 @@ public final class HalfSender {
         int turn = Math.floorMod(turn(), partitions.size());
         int fallback = partitions.get(turn).partition();
         for (int step = 0; step < partitions.size(); step++) {
-            PartitionInfo one = partitions.get((turn + step) % partitions.size());
-            if (one.leader() != null && !tried.contains(one.partition()) && !isShort(one.partition())) {
-                return one.partition();
+            PartitionInfo next = partitions.get((turn + step) % partitions.size());
+            if (next.leader() != null && !tried.contains(next.partition()) && !isShort(next.partition())) {
+                return next.partition();
             }
         }
         return fallback;
@@ -326,14 +326,14 @@ public final class HalfSender {
     private boolean hasAnotherLeader(Set<Integer> tried, Integer partition) {
         List<PartitionInfo> partitions = producer.partitionsFor(topic);
         Integer own = partitions.stream()
-                .filter(one -> partition != null && one.partition() == partition && one.leader() != null)
-                .map(one -> one.leader().id())
+                .filter(info -> partition != null && info.partition() == partition && info.leader() != null)
+                .map(info -> info.leader().id())
                 .findFirst()
                 .orElse(null);
         return partitions.stream()
-                .anyMatch(one -> one.leader() != null
-                        && !tried.contains(one.partition())
-                        && (own == null || one.leader().id() != own));
+                .anyMatch(info -> info.leader() != null
+                        && !tried.contains(info.partition())
+                        && (own == null || info.leader().id() != own));
     }
 
     public void close(Duration timeout) {
