@@ -104,7 +104,7 @@ class TaskTerms:
     read_until_ms: int = NOTHING_READ
     hidden: frozenset[int] = frozenset()
     clock_ahead_ms: int = 0
-    relay: Mapping[int, RelayTerms] = field(default_factory=dict)
+    relay: Mapping[int, RelayTerms] = field(default_factory=dict, hash=False)
 
     def read_until_of(self, half_partition: int) -> int:
         """Return up to which time all halves of a partition, and the ops on them, were read."""

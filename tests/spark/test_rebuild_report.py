@@ -41,7 +41,7 @@ def test_a_rebuild_says_what_was_found_what_was_done_and_what_is_at_risk() -> No
         "The old checkpoint is now /c.replaced-1.",
         "were ended for good: q.",
         "9 halves, 4 settled, 5 pending (2 asked back)",
-        "At risk: 3 halves or ops",
+        "At risk: 3 halves, or halves of ops",
         "First batch: finals 2.",
     ):
         assert said in text

@@ -52,7 +52,8 @@ def differing(
     found: list[object] = []
     accepted = 0
     for row in given:
-        event = reading.event(row)
+        # An op that relays take is judged as any other.
+        event = reading.op(row) if row.topic == names.op else reading.event(row)
         if row.topic == names.half:
             assert event is not None
             identity = relay.half(Record(row))
@@ -77,7 +78,7 @@ def differing(
                 told = (said.named, said.state, *words)
                 if told != (event.offset, event.detail, event.identity, event.identity_rest):
                     found.append((row, event, said))
-    assert accepted > 50
+    assert accepted > 20
     return found
 
 
