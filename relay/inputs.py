@@ -172,7 +172,7 @@ def _skip(consumer: Consumer, message: Message) -> None:
         consumer.seek(behind)
 
 
-def sorted_out(
+def records_among(
     messages: Iterable[Message],
     at_end: Callable[[int, int], None],
     unreadable: Callable[[Message], None],

@@ -38,8 +38,8 @@ class ReadOp(NamedTuple):
     read_s: float
 
 
-class MadeOfOp(NamedTuple):
-    """What becomes of an op.
+class RelayedOp(NamedTuple):
+    """An op, and what becomes of it.
 
     Args:
         final: the final of a delivered op.
@@ -135,7 +135,7 @@ class RelayPartition:
                 self._given_up = {offset for offset in self._given_up if offset >= end - 1}
 
     def learn_half_end(self, end: int, asked_s: float) -> None:
-        """Note where the half partition ended when that was asked for."""
+        """Note the half partition's end, and when it was asked for."""
         self.half_end, self.half_end_asked_s = max(self.half_end, end), asked_s
 
     def needs_end(self) -> bool:
@@ -146,7 +146,7 @@ class RelayPartition:
             return False
         return op.read_s > self.half_end_asked_s
 
-    def take_op(self, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
+    def take_op(self, now_s: float, make_final: MakeFinal) -> RelayedOp | None:
         """Take the next op; return what becomes of it, None if it has to wait or none is there."""
         verdict = self._decided(self.ops[0], now_s, make_final) if self.ops else None
         if verdict is not None:
@@ -159,13 +159,13 @@ class RelayPartition:
             self.position = max(self.position, self.ops_read_to)
         return verdict
 
-    def _decided(self, op: ReadOp, now_s: float, make_final: MakeFinal) -> MadeOfOp | None:
+    def _decided(self, op: ReadOp, now_s: float, make_final: MakeFinal) -> RelayedOp | None:
         parsed = op.parsed
         if parsed is None:
-            return MadeOfOp(op, OpKind.UNREADABLE)
+            return RelayedOp(op, OpKind.UNREADABLE)
         named = parsed.named
         if named is None or parsed.state in (None, TRANSACTION_NOT_TYPE):
-            return MadeOfOp(op, OpKind.PASSED, why="no verdict")
+            return RelayedOp(op, OpKind.PASSED, why="no verdict")
         if named >= self.half_position:
             return self._of_unread_half(op, named, now_s)
         half = self.memory.take(named)  # rule 4: whatever becomes of the op
@@ -174,12 +174,12 @@ class RelayPartition:
         final, why = self._final(parsed, half, named, make_final)
         if final is None:
             return self._passed(op, named, half, why)
-        return MadeOfOp(op, OpKind.DELIVERED, final, key=half.record.key())
+        return RelayedOp(op, OpKind.DELIVERED, final, key=half.record.key())
 
-    def _of_unread_half(self, op: ReadOp, named: int, now_s: float) -> MadeOfOp | None:
+    def _of_unread_half(self, op: ReadOp, named: int, now_s: float) -> RelayedOp | None:
         """Decide an op that names a half which was not read (rule 5)."""
         if named >= self.half_end:
-            return MadeOfOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
+            return RelayedOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
         if now_s - op.read_s < HIDDEN_S and named not in self._given_up:
             return None
         self._given_up.add(named)
@@ -197,13 +197,13 @@ class RelayPartition:
             return None, "order"
         return make_final(half, self.number, named), "real topic"
 
-    def _passed(self, op: ReadOp, named: int, half: HeldHalf | None, why: str) -> MadeOfOp:
+    def _passed(self, op: ReadOp, named: int, half: HeldHalf | None, why: str) -> RelayedOp:
         if op.parsed is not None and op.parsed.state == TRANSACTION_COMMIT_TYPE:
             if half is None:
                 self.behind = JobPosition(NOT_YET, max(self.behind.half, named + 1))
             else:
                 self._block(half.record.key(), named)
-        return MadeOfOp(op, OpKind.PASSED, why=why)
+        return RelayedOp(op, OpKind.PASSED, why=why)
 
     def _block(self, key: bytes | None, named: int) -> None:
         """Pass further commits of a passed commit's key until the job has written it (rule 10)."""
@@ -219,13 +219,13 @@ class RelayPartition:
     def _has_written(self, place: JobPosition) -> bool:
         return self.job.decided >= place.decided and self.job.half >= place.half
 
-    def pass_again(self, verdict: MadeOfOp) -> MadeOfOp:
+    def pass_again(self, verdict: RelayedOp) -> RelayedOp:
         """Return what becomes of an op after its transaction failed (rule 11)."""
         parsed = verdict.op.parsed
         if verdict.kind is not OpKind.DELIVERED or parsed is None or parsed.named is None:
             return verdict
         self._block(verdict.key, parsed.named)
-        return MadeOfOp(verdict.op, OpKind.PASSED, why="transaction failed")
+        return RelayedOp(verdict.op, OpKind.PASSED, why="transaction failed")
 
     def committed(self, mark_offset: int) -> None:
         """Note that a group was committed: its records stand before its mark."""

@@ -117,7 +117,7 @@ class RelayProcess:
             now_s = time.monotonic()
             self._health.turned(is_ready=relay.is_ready)
             if watch.has_changed():
-                relay.judge_by(self._rules(watch))
+                relay.use_rules(self._rules(watch))
                 self.emit("access_rules_changed", {})
             if relay.is_ready and not has_started:
                 has_started = True

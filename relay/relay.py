@@ -27,9 +27,9 @@ from checkback.protocol.errors import PrerequisiteError
 from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
 from checkback.relay.decided_log import DecidedLog
 from checkback.relay.finals import Finals
-from checkback.relay.inputs import HalfReader, OpReader, sorted_out
+from checkback.relay.inputs import HalfReader, OpReader, records_among
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
-from checkback.relay.partition import JobPosition, MadeOfOp, ReadOp, RelayPartition
+from checkback.relay.partition import JobPosition, ReadOp, RelayedOp, RelayPartition
 from checkback.relay.reading import RecordRules
 from checkback.relay.turns import (
     PRODUCERS,
@@ -113,7 +113,7 @@ class Relay:
     _time: BrokerTime = field(default_factory=BrokerTime)
     _rebalances: int = 0
     _starting: dict[int, _Start] = field(default_factory=dict)
-    _failed: list[MadeOfOp] = field(default_factory=list)
+    _failed: list[RelayedOp] = field(default_factory=list)
     _mark_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ class Relay:
         waiting = sum(len(partition.ops) for partition in self.partitions.values())
         return waiting, time.monotonic() - min(heads) if heads else 0.0
 
-    def judge_by(self, rules: RecordRules) -> None:
+    def use_rules(self, rules: RecordRules) -> None:
         """Use other rules from now on; drop the halves that the former rules accepted."""
         self.rules = rules
         for partition in self.partitions.values():
@@ -204,7 +204,7 @@ class Relay:
         self._follow_job()
 
     def _take_ops(self, messages: list[Message]) -> None:
-        for message in sorted_out(messages, self._ops_end, self._unreadable_op):
+        for message in records_among(messages, self._ops_end, self._unreadable_op):
             record, number = readable(message), message.partition() or 0
             found = self.partitions.get(number)
             if found is not None and (message.offset() or 0) >= found.next_op:
@@ -228,7 +228,7 @@ class Relay:
         self._ops.skip(message)
 
     def _take_halves(self, messages: list[Message]) -> None:
-        for message in sorted_out(messages, self._halves_end, self._halves.skip):
+        for message in records_among(messages, self._halves_end, self._halves.skip):
             found = self.partitions.get(message.partition() or 0)
             if found is None:
                 continue
@@ -324,12 +324,12 @@ class Relay:
             for number, end in self._ends(self._names.half, unknown).items():
                 self.partitions[number].learn_half_end(end, asked_s)
 
-    def _group(self, now_s: float) -> list[MadeOfOp]:
+    def _group(self, now_s: float) -> list[RelayedOp]:
         """Return what becomes of the ops that can be decided now."""
         if self._failed:
             return self._failed
         self._finals.refresh()
-        made: list[MadeOfOp] = []
+        made: list[RelayedOp] = []
         share = len(self.partitions) or 1
         ops_max, bytes_max = GROUP_OPS_MAX // share, GROUP_BYTES_MAX // share
         for partition in self.partitions.values():
@@ -339,8 +339,8 @@ class Relay:
 
     def _of_partition(
         self, partition: RelayPartition, now_s: float, ops_max: int, bytes_max: int
-    ) -> list[MadeOfOp]:
-        made: list[MadeOfOp] = []
+    ) -> list[RelayedOp]:
+        made: list[RelayedOp] = []
         size = 0
         while len(made) < max(1, ops_max) and size < bytes_max:
             verdict = partition.take_op(now_s, self._finals.make)
@@ -353,7 +353,7 @@ class Relay:
 
     # Writing
 
-    def _write(self, group: list[MadeOfOp], *, with_all_marks: bool) -> None:
+    def _write(self, group: list[RelayedOp], *, with_all_marks: bool) -> None:
         touched = {verdict.op.partition for verdict in group}
         if with_all_marks:
             self._learn_what_was_read()
@@ -378,7 +378,7 @@ class Relay:
         if with_all_marks:
             self._mark_s = time.monotonic() + MARK_S
 
-    def _committed(self, group: list[MadeOfOp], stored: dict[int, StoredMark]) -> None:
+    def _committed(self, group: list[RelayedOp], stored: dict[int, StoredMark]) -> None:
         now_s = time.monotonic()
         for number, mark in stored.items():
             self.partitions[number].committed(mark.offset)
@@ -386,7 +386,7 @@ class Relay:
         self.counts.groups += bool(group)
         self.counts.decided.update(verdict.why or verdict.kind.value for verdict in group)
 
-    def _pass_again(self, group: list[MadeOfOp], failure: GroupFailedError) -> None:
+    def _pass_again(self, group: list[RelayedOp], failure: GroupFailedError) -> None:
         """Pass the whole group in the next transaction (rule 11)."""
         self.counts.failed += 1
         for topic in failure.topics:
@@ -425,7 +425,7 @@ def _mark(names: TopicNames, partition: RelayPartition) -> SinkRecord:
     )
 
 
-def _records(names: TopicNames, verdict: MadeOfOp) -> Iterator[SinkRecord]:
+def _records(names: TopicNames, verdict: RelayedOp) -> Iterator[SinkRecord]:
     """Yield the final, if there is one, and the op's record on the decided topic (rule 2)."""
     op, record = verdict.op, verdict.op.record
     if verdict.final is not None and op.parsed is not None:

@@ -82,7 +82,7 @@ class Turns:
     transactional_ids: Sequence[str]
     topic: str
     message_bytes_max: int
-    _producers: list[_OneProducer | None] = field(init=False)
+    _producers: list[_TurnProducer | None] = field(init=False)
     _turn: int = 0
 
     def __post_init__(self) -> None:
@@ -143,10 +143,10 @@ class Turns:
                 producer.give_up()
         self._producers = [None] * len(self.transactional_ids)
 
-    def _ready(self, turn: int) -> _OneProducer:
+    def _ready(self, turn: int) -> _TurnProducer:
         found = self._producers[turn]
         if found is None:
-            made = _OneProducer(self.connection, self.transactional_ids[turn],
+            made = _TurnProducer(self.connection, self.transactional_ids[turn],
                                 self.message_bytes_max)  # fmt: skip
             try:
                 initialise(made.producer, self.topic, INIT_S)
@@ -162,8 +162,8 @@ class Turns:
         return found
 
 
-class _OneProducer:
-    """One transactional producer.
+class _TurnProducer:
+    """A transactional producer of the relay.
 
     Attributes:
         is_spent: whether a request may have been sent twice. A late duplicate that ends a
@@ -250,7 +250,7 @@ class _OneProducer:
                 return
 
 
-def _failure(error: BaseException, producer: _OneProducer, open_s: float) -> Exception:
+def _failure(error: BaseException, producer: _TurnProducer, open_s: float) -> Exception:
     """Return what the failure of a transaction means for its group."""
     rejected = frozenset(topic for topic, _ in producer.rejections)
     if not isinstance(error, (KafkaException, SystemError)):

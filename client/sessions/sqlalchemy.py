@@ -381,7 +381,7 @@ def _require_same(bound: URL, database: URL) -> None:
     Raises:
         ConfigurationError: the addresses differ.
     """
-    if _place(bound) != _place(database):
+    if _address(bound) != _address(database):
         raise ConfigurationError(
             f"The session writes to {bound.render_as_string()}, and the producer's database is"
             f" {database.render_as_string()}.",
@@ -389,7 +389,7 @@ def _require_same(bound: URL, database: URL) -> None:
         )
 
 
-def _place(url: URL) -> tuple[str, str | None, int | None, str | None]:
+def _address(url: URL) -> tuple[str, str | None, int | None, str | None]:
     return url.get_backend_name(), url.host, url.port, url.database
 
 

@@ -347,7 +347,7 @@ class TermsOfRun:
         # The first batch of a run looks at no mark: a job that was replaced may decide it by its
         # own last note, and store the state.
         noted = noted_before(self.store, batch_id)
-        return self.relay.gone_on(ends, {} if noted is None else noted.relay, {})
+        return self.relay.next_terms(ends, {} if noted is None else noted.relay, {})
 
     def _op_ranges(self, plans: BatchPlans) -> Mapping[int, OpRange]:
         """Return the halves that an op can name now; any where the partition's end is unknown."""

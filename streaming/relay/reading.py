@@ -155,9 +155,9 @@ class RelayReading:
             if read[at] != self._marks_read_to.get(at)
         }
         self._marks_read_to.update(new)
-        return self.gone_on(ends, last, self.newest_marks(new) if new else {})
+        return self.next_terms(ends, last, self.newest_marks(new) if new else {})
 
-    def gone_on(
+    def next_terms(
         self, ends: Offsets, last: Mapping[int, RelayTerms], marks: Marks
     ) -> dict[int, RelayTerms]:
         """Return the terms of a batch by half partition, given the marks that it has read.
@@ -171,7 +171,9 @@ class RelayReading:
                 raise FencedError("Another job has planned this batch.")
         relayed = self._relayed(ends)
         return {
-            at: _gone_on(spans, last.get(at), marks.get(at)) if at in relayed else RelayTerms(spans)
+            at: _next_terms(spans, last.get(at), marks.get(at))
+            if at in relayed
+            else RelayTerms(spans)
             for at, spans in self.spans.items()
         }
 
@@ -209,7 +211,7 @@ class RelayReading:
             self._noted.update(new)
 
 
-def _gone_on(
+def _next_terms(
     spans: tuple[RelaySpan, ...], last: RelayTerms | None, mark: RelayMark | None
 ) -> RelayTerms:
     """Return the terms of a partition with ops that relays take.

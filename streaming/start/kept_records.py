@@ -28,7 +28,7 @@ from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_EN
 
 TIMEOUT_S: Final = 10.0
 READ_S: Final = 30.0
-SURE_S: Final = 12.0
+CONFIRM_S: Final = 12.0
 """How long a partition has to end too early. A leader that was just replaced and does not know it
 yet returns an old end, until the controller misses the leader (9 s by Kafka's default)."""
 PAUSE_S: Final = 2.0
@@ -115,7 +115,7 @@ class KeptRecords:
             CheckpointError: says what is lost.
             BrokerError: the brokers do not answer.
         """
-        ends = self._sure(read, ends)
+        ends = self._confirmed(read, ends)
         lost = self._lost(read, epochs, ends)
         if lost:
             raise CheckpointError(
@@ -130,7 +130,7 @@ class KeptRecords:
         self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
     ) -> list[LostRecords]:
         """Return the partitions that `require` refuses."""
-        return self._lost(read, epochs, self._sure(read, ends))
+        return self._lost(read, epochs, self._confirmed(read, ends))
 
     def _lost(
         self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
@@ -147,9 +147,9 @@ class KeptRecords:
         found = early | (self._truncated(changed) if changed else {})
         return [LostRecords(place, known[place], found[place]) for place in sorted(found)]
 
-    def _sure(self, read: Mapping[Place, int], ends: LogEnds) -> LogEnds:
+    def _confirmed(self, read: Mapping[Place, int], ends: LogEnds) -> LogEnds:
         """Return the ends; those that come too early are asked for again for a while."""
-        until_s = time.monotonic() + SURE_S
+        until_s = time.monotonic() + CONFIRM_S
         early = _too_early(read, ends)
         while early and time.monotonic() < until_s:
             self.pause(PAUSE_S)

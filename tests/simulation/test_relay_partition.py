@@ -22,8 +22,8 @@ from checkback.relay.partition import (
     HIDDEN_S,
     NOWHERE,
     JobPosition,
-    MadeOfOp,
     ReadOp,
+    RelayedOp,
     RelayPartition,
 )
 from checkback.relay.reading import ParsedOp
@@ -70,7 +70,7 @@ class World:
     relay: RelayPartition = field(init=False)
     followed: int = 0
     written: JobPosition = NOWHERE
-    failed: list[MadeOfOp] = field(default_factory=list)
+    failed: list[RelayedOp] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -174,7 +174,7 @@ class World:
         is_doubtful = self.chance.random() < 0.1
         return None if is_doubtful else SinkRecord("paid", 0, None, None, [], offset)
 
-    def append(self, group: list[MadeOfOp]) -> int:
+    def append(self, group: list[RelayedOp]) -> int:
         for made in group:
             assert made.op.parsed is not None
             named = made.op.parsed.named
@@ -326,11 +326,11 @@ def without(rule: str, patch: pytest.MonkeyPatch) -> None:
     def keep(memory: HalfMemory, offset: int) -> HeldHalf | None:
         return memory._halves.get(offset)
 
-    def early_is_passed(one: RelayPartition, made: MadeOfOp) -> MadeOfOp:
+    def early_is_passed(one: RelayPartition, made: RelayedOp) -> RelayedOp:
         is_early = made.kind is OpKind.EARLY
         return made._replace(kind=OpKind.PASSED) if is_early else passed(one, made)
 
-    def at_once(one: RelayPartition, op: ReadOp, named: int, now_s: float) -> MadeOfOp | None:
+    def at_once(one: RelayPartition, op: ReadOp, named: int, now_s: float) -> RelayedOp | None:
         return None if named >= one.half_end else one._passed(op, named, None, "half hidden")
 
     def start_at_zero(world: World) -> None:

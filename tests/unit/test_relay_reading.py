@@ -93,10 +93,10 @@ def test_the_relay_has_the_ops_until_the_record_that_closes_it_is_read() -> None
 def test_ops_that_a_replaced_job_planned_before_they_were_given_back_end_the_job() -> None:
     reading = Relayed(CLOSED).reading
     for ops, decided in ((140, 33), (141, 34)):
-        assert reading.gone_on({NAMES.op: {0: ops}, NAMES.decided: {0: decided}}, {}, {})
+        assert reading.next_terms({NAMES.op: {0: ops}, NAMES.decided: {0: decided}}, {}, {})
 
     with pytest.raises(FencedError, match="Another job has planned"):
-        reading.gone_on({NAMES.op: {0: 141}, NAMES.decided: {0: 33}}, {}, {})
+        reading.next_terms({NAMES.op: {0: 141}, NAMES.decided: {0: 33}}, {}, {})
 
 
 def test_what_relays_read_hides_nothing_from_the_job() -> None:

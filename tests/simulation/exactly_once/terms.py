@@ -39,7 +39,7 @@ class Brokers(KeptRecords):
         self.cluster.awaits.after("list_offsets")
         return found
 
-    def _sure(self, read: object, ends: LogEnds) -> LogEnds:  # noqa: ARG002
+    def _confirmed(self, read: object, ends: LogEnds) -> LogEnds:  # noqa: ARG002
         return ends
 
     def _truncated(self, changed: dict[Place, tuple[int, int]]) -> dict[Place, int]:  # type: ignore[override]

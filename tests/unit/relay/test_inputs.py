@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from checkback.protocol.errors import BrokerError
-from checkback.relay.inputs import sorted_out
+from checkback.relay.inputs import records_among
 
 
 @dataclass
@@ -37,7 +37,7 @@ def test_records_ends_and_what_can_t_be_unpacked_go_their_ways() -> None:
     ]  # fmt: skip
     ends: list[tuple[int, int]] = []
     unreadable: list[object] = []
-    found: list[Any] = [*sorted_out(given, lambda *end: ends.append(end), unreadable.append)]  # type: ignore[arg-type]
+    found: list[Any] = [*records_among(given, lambda *end: ends.append(end), unreadable.append)]  # type: ignore[arg-type]
 
     assert (found, ends, unreadable) == ([given[0]], [(3, 2)], [given[1]])
 
@@ -46,4 +46,4 @@ def test_an_error_that_does_not_pass_is_raised() -> None:
     given = [Message(-1, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
 
     with pytest.raises(BrokerError, match="t-3"):
-        [*sorted_out(given, print, print)]  # type: ignore[arg-type]
+        [*records_among(given, print, print)]  # type: ignore[arg-type]

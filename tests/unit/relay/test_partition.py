@@ -15,8 +15,8 @@ from checkback.relay.partition import (
     HIDDEN_S,
     NOWHERE,
     JobPosition,
-    MadeOfOp,
     ReadOp,
+    RelayedOp,
     RelayPartition,
 )
 from checkback.relay.reading import RecordRules
@@ -82,11 +82,11 @@ class Stage:
         self.partition.ops.append(read)
         return read
 
-    def op(self, half: int, state: int = COMMIT, group: str = "g") -> MadeOfOp | None:
+    def op(self, half: int, state: int = COMMIT, group: str = "g") -> RelayedOp | None:
         self.read_op(half, state, group)
         return self.take()
 
-    def take(self) -> MadeOfOp | None:
+    def take(self) -> RelayedOp | None:
         return self.partition.take_op(self.now_s, final)
 
     def kind(self, half: int, state: int = COMMIT, group: str = "g") -> OpKind | None:
