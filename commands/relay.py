@@ -18,7 +18,7 @@ from checkback.protocol.configuration import Settings
     type=click.IntRange(0, 999),
     default=0,
     show_default=True,
-    help="Number of this relay; each relay of a deployment has another one.",
+    help="Number of this relay; each relay of a deployment needs its own.",
 )
 @output_option
 @settings_options

@@ -94,7 +94,7 @@ class Relay:
     """One relay.
 
     Args:
-        instance: its number; each relay of a deployment has another one.
+        instance: the relay's number; each relay of a deployment needs its own.
         rules: by which records are accepted.
     """
 

@@ -1,4 +1,4 @@
-"""Which ops of a partition relays take, and what their marks say, as a batch goes by it."""
+"""The relay terms of a batch: which ops relays take in each partition, and what their marks say."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class RelaySpan:
     """A span of a partition's ops that relays take (docs/decisions/relay.md).
 
     Args:
-        ops_from: the first offset of the op partition that is theirs.
+        ops_from: the first op that relays take.
         halves_from: the first half that they may deliver.
-        ops_until: the first offset that is the job's again; None while they take them.
-        closed_record: where the record with that offset stands in the decided partition; None where
-            it is not known, because the job's ops begin behind the next span.
+        ops_until: the first op that the job takes again; None while relays take the ops.
+        closed_record: the offset of the `closed` record in the decided partition; None if it is not
+            known, because the job took no op before the next span.
     """
 
     ops_from: int
@@ -59,14 +59,14 @@ def with_note(
     """Return the spans of a partition, and what a record of its decided partition adds to them.
 
     Args:
-        spans: as far as they are known.
-        note: a later record; not all before it have to be known.
-        offset: where the record stands.
+        spans: the known spans.
+        note: a later record; earlier ones may be missing.
+        offset: the record's offset.
     """
     last = spans[-1] if spans else None
     is_open = last is not None and last.ops_until is None
     if isinstance(note, Closed):
-        if last is None:  # what it closes has expired, and with it those ops
+        if last is None:  # the records of the closed span have expired, and its ops
             return (RelaySpan(note.ops_from, note.ops_from).closed(note.ops_from, offset),)
         is_known = last.ops_until == note.ops_from and last.closed_record is not None
         return spans if is_known else (*spans[:-1], last.closed(note.ops_from, offset))
@@ -81,14 +81,14 @@ def with_note(
 
 @dataclass(frozen=True, slots=True)
 class RelayTerms:
-    """What a batch goes by in one partition.
+    """The relay terms of a batch in one partition.
 
     Args:
-        spans: all of them, the oldest first.
-        floor: no half from there on is discarded; None once the batch has read that the job takes
-            the ops.
-        read_until_ms: each op that the brokers had stored until then is read, by a mark;
-            None as long as no mark was read, and where the job takes the ops.
+        spans: all spans, the oldest first.
+        floor: no half at or above this offset is discarded; None once the batch has read that the
+            job takes the ops.
+        read_until_ms: every op that the brokers had stored until this time is read, as a mark says;
+            None before the first mark, and where the job takes the ops.
     """
 
     spans: tuple[RelaySpan, ...]
@@ -107,7 +107,7 @@ class RelayTerms:
         return RelayLimits(taken, NO_FLOOR if self.floor is None else self.floor)
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the terms as plain data."""
         spans = [
             [span.ops_from, span.halves_from, span.ops_until, span.closed_record]
             for span in self.spans
@@ -119,7 +119,7 @@ class RelayTerms:
         """Return the terms in plain data.
 
         Raises:
-            ValueError, TypeError, KeyError: it is damaged.
+            ValueError, TypeError, KeyError: the data is damaged.
         """
         spans = tuple(
             RelaySpan(int(ops_from), int(halves_from), _number(until), _number(record))

@@ -1,4 +1,4 @@
-"""What relays have taken and decided, for a rebuild (docs/decisions/relay.md)."""
+"""Finds the spans of ops that relays took, for a rebuild (docs/decisions/relay.md)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KINDS: Final = {
     note_headers(note)[0][0]: type(note)
     for note in (Taken(0, 0), Closed(0), RelayMark(0, 0, 0, 0, 0))
 }
-"""By the name of the last header."""
+"""Notes by the name of their last header."""
 _NUMBERS: Final = "ops_from long, halves_from long"
 
 
 def spans_on(decided: DataFrame) -> Spans:
-    """Return what relays took and take, by all records of the decided topic that say so.
+    """Return the spans that relays took and take, from the notes on the decided topic.
 
     Args:
         decided: the topic's records, as Spark's Kafka source gives them, with headers.
@@ -32,7 +32,7 @@ def spans_on(decided: DataFrame) -> Spans:
         "partition", "offset", kind.alias("kind"), said.getField("ops_from").alias("ops_from"),
         said.getField("halves_from").alias("halves_from"),
     )  # fmt: skip
-    # A relay repeats every second what it goes by.
+    # Marks repeat the current span every second.
     first = notes.groupBy("partition", "kind", "ops_from", "halves_from").agg(
         f.min("offset").alias("offset")
     )

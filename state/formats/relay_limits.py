@@ -1,4 +1,4 @@
-"""What a page may not do while relays take the ops of its partition, and did before."""
+"""Limits of a page in a partition with ops that relays take or took."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RelayLimits:
     def come_too_early(
         self, source_offset: NDArray[np.int64], offset: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return bool[n], which ops decide nothing.
+        """Return bool[n]: the ops that came before their halves and so decide nothing.
 
         Args:
-            source_offset: int64[n], where they stand in the op partition.
-            offset: int64[n], of the halves that they name.
+            source_offset: int64[n], the offsets of the ops in the op partition.
+            offset: int64[n], the offsets of the halves that the ops name.
         """
         found = np.zeros(len(offset), np.bool_)
         for ops_from, halves_from in self.taken:
