@@ -21,6 +21,7 @@ TOLD_BY_RUNBOOKS = {
     "checkback discarded list": (0, ""),
     "checkback discarded resume --group GROUP --why TEXT --yes": (0, ""),
     "checkback acl lint FILE": (0, ""),
+    "checkback relay": (2, "Set relay = true"),
     "checkback acl grants --pipeline --principal User:NAME --topic TOPIC": (
         0,
         "Write --transactional-id checkback-direct-",
