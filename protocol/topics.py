@@ -38,6 +38,11 @@ KAFKA_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes as a topic name (org.apache.kafka.common.internals.Topic), but for . and .. ."""
 
 
+def relay_group(application_id: str) -> str:
+    """Return the consumer group of a deployment's relays."""
+    return f"{application_id}-relay"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """The names of Checkback's topics under one prefix.

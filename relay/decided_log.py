@@ -9,6 +9,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from checkback.protocol.decided import Closed, RelayMark, Taken, WrittenUntil, partition_note
+from checkback.relay.inputs import READER
 from checkback.relay.partition import NOWHERE, JobPosition
 from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.records.source_record import readable_headers
@@ -17,16 +18,6 @@ LOOK_BACK: Final = 1_000
 """How far before the end reading begins. Each transaction of a relay has a mark, and marks repeat
 the newest `taken`."""
 MESSAGES_MAX: Final = 1_000
-READER: Final[dict[str, Any]] = {
-    "group.id": "checkback-relay-reader",  # it joins no group
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "earliest",
-    "isolation.level": "read_committed",
-    "fetch.queue.backoff.ms": 1,
-    "queued.max.messages.kbytes": 32_768,
-}
 
 
 @dataclass(slots=True)

@@ -19,15 +19,19 @@ MESSAGES_MAX: Final = 1_000
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 FETCH_POSITION_S: Final = 1.0
 READER: Final[dict[str, Any]] = {
+    "group.id": "checkback-relay-reader",  # no reader joins it; OpReader names another
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": 1,
+    "queued.max.messages.kbytes": 32_768,
+}
+OF_PRODUCERS: Final[dict[str, Any]] = {
+    # Records that can't be unpacked stand only where producers write.
     "fetch.error.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 30_000,
-    "queued.max.messages.kbytes": 32_768,
 }
 MEMBER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "roundrobin",
@@ -58,7 +62,7 @@ class OpReader:
     _consumer: Consumer = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = {**READER, **MEMBER, **self.connection, "group.id": self.group}
+        settings = {**READER, **OF_PRODUCERS, **MEMBER, **self.connection, "group.id": self.group}
         self._consumer = Consumer(settings)
         self._consumer.subscribe(
             [self.topic],
@@ -137,8 +141,7 @@ class HalfReader:
     _consumer: Consumer = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = {**READER, "group.id": "checkback-relay-reader", **self.connection}
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer({**READER, **OF_PRODUCERS, **self.connection})
 
     def read(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from there on."""

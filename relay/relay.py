@@ -24,7 +24,7 @@ from checkback.protocol.decided import (
     passed_headers,
 )
 from checkback.protocol.errors import PrerequisiteError
-from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
+from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames, relay_group
 from checkback.relay.decided_log import DecidedLog
 from checkback.relay.finals import Finals
 from checkback.relay.inputs import HalfReader, OpReader, records_among
@@ -130,7 +130,7 @@ class Relay:
         self._finals = Finals(names, directory, bytes_max)
         self._halves = HalfReader(connection, names.half)
         self._log = DecidedLog(connection, names.decided)
-        self._ops = OpReader(connection, f"{settings.application_id}-relay", names.op)
+        self._ops = OpReader(connection, relay_group(settings.application_id), names.op)
 
     @property
     def _is_ordered(self) -> bool:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
+from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames, relay_group
 
 READ: Final = "Read"
 WRITE: Final = "Write"
@@ -132,7 +132,7 @@ def relayed_pipeline_grants(names: TopicNames, application_id: str) -> list[Gran
             is_optional=True,
         ),
         Grant(
-            Resource.GROUP, f"{application_id}-relay", (READ,), "take the ops back from relays"
+            Resource.GROUP, relay_group(application_id), (READ,), "take the ops back from relays"
         ),
     ]  # fmt: skip
 
@@ -161,7 +161,7 @@ def relay_grants(
             "end each transaction once", is_prefix=True,
         ),
         Grant(
-            Resource.GROUP, f"{application_id}-relay", (READ,),
+            Resource.GROUP, relay_group(application_id), (READ,),
             "share the partitions with other relays, and keep the position",
         ),
         *(

@@ -29,7 +29,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import refusal_facts
-from checkback.protocol.topics import DAY_MS, TopicNames
+from checkback.protocol.topics import DAY_MS, TopicNames, relay_group
 from checkback.sinks.kafka.cluster.share_groups import isolation_of_share_groups
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, said_by
@@ -119,7 +119,7 @@ class BrokerChecks:
     def _relay(self) -> Findings:
         """Yield whether a relay is alive, where the job needs one."""
         if self.settings.relay:
-            group = f"{self.settings.application_id}-relay"
+            group = relay_group(self.settings.application_id)
             yield judge_relays(live_members(self.admin, group))
 
     def _replicas(self) -> Findings:

@@ -38,6 +38,7 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, whole_number
+from checkback.protocol.topics import relay_group
 from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
@@ -56,11 +57,6 @@ SESSION_MS: Final = 10_000
 """How long a start that died still counts as a member of the relays' group."""
 Notes = Mapping[int, list[tuple[Taken | Closed | RelayMark, int]]]
 """By partition, its notes and their offsets, in order."""
-
-
-def relay_group(settings: Settings) -> str:
-    """Return the consumer group of the relays."""
-    return f"{settings.application_id}-relay"
 
 
 @dataclass(slots=True)
@@ -149,7 +145,7 @@ class DecidedTopic:
             CheckpointError: the group of relays has members.
             BrokerError: the brokers do not answer.
         """
-        group = relay_group(self.settings)
+        group = relay_group(self.settings.application_id)
         asked: Any = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
         try:
             members = asked[group].result(2 * TIMEOUT_S).members
@@ -275,7 +271,7 @@ class DecidedTopic:
             assigned[:] = places
 
         own = {
-            "group.id": relay_group(self.settings), "enable.auto.commit": False,
+            "group.id": relay_group(self.settings.application_id), "enable.auto.commit": False,
             "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
             "partition.assignment.strategy": "range",
         }  # fmt: skip
@@ -292,7 +288,7 @@ class DecidedTopic:
             consumer.close()
 
     def _is_alive(self, members: int) -> CheckpointError:
-        group = relay_group(self.settings)
+        group = relay_group(self.settings.application_id)
         return CheckpointError(
             f"relay is not set, and consumer group {group} has {members} live members: relays "
             "still take the ops.",

@@ -269,8 +269,8 @@ class RelaySwitch:
         return {} if batch is None else self.store.planned(batch).ends
 
     def _is_open(self, at: int) -> bool:
-        spans = self.spans.get(at)
-        return bool(spans) and spans is not None and spans[-1].ops_until is None
+        spans = self.spans.get(at, ())
+        return bool(spans) and spans[-1].ops_until is None
 
     def _ops_from(self, at: int, read: int) -> int:
         """Return where relays begin: behind the ops that the job has read or was given."""

@@ -8,7 +8,6 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.integration.running import Topics
 
-from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import (
     OpKind,
     PartitionNote,
@@ -22,7 +21,7 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import final_parts
-from checkback.streaming.relay.decided_topic import relay_group
+from checkback.protocol.topics import relay_group
 
 
 class HandRelay:
@@ -35,7 +34,7 @@ class HandRelay:
 
     def __init__(self, topics: Topics, application_id: str = "checkback") -> None:
         self.topics = topics
-        group = relay_group(Settings(application_id=application_id))
+        group = relay_group(application_id)
         own = {"group.id": group, "isolation.level": "read_committed"}
         self.member = Consumer(
             {**topics.connection, **own, "enable.auto.commit": False, "session.timeout.ms": 6_000}
