@@ -96,8 +96,9 @@ class ActionNames(NamedTuple):
     time: str
 
 
-_DIGITS_MAX: Final = 19
-"""Those of Kafka's largest offset."""
+OFFSET_MAX: Final = 2**63 - 1
+"""Kafka's largest offset."""
+_DIGITS_MAX: Final = len(str(OFFSET_MAX))
 
 
 def _action_names(prefix: str) -> ActionNames:
@@ -163,3 +164,15 @@ def whole_number(text: str) -> int | None:
     """Return a whole number; None for a text that is none, or has more digits than 64 bits hold."""
     is_whole = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
     return int(text) if is_whole else None
+
+
+def named_offset(op_value: bytes | None) -> int | None:
+    """Return the half offset that an op's value names, as RecordDecoder.java reads it; or None.
+
+    Any number of zeros may stand before the digits.
+    """
+    if not op_value or not op_value.isdigit():
+        return None
+    digits = op_value.lstrip(b"0") or b"0"
+    found = int(digits) if len(digits) <= _DIGITS_MAX else OFFSET_MAX + 1
+    return found if found <= OFFSET_MAX else None

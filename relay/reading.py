@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from checkback.protocol import properties as names
-from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER, named_offset
 from checkback.protocol.refusals import GROUP_BYTES_MAX, ID_BYTES_MAX, TOPIC_LENGTH_MAX
 from checkback.protocol.topics import TopicNames
 from checkback.relay.record_verifier import RecordVerifier
@@ -20,7 +20,6 @@ from checkback.sinks.records.source_record import SourceRecord
 RawHeaders = Sequence[tuple[str, bytes | None]]
 Identity = tuple[bytes, bytes]
 """Producer group and transaction id."""
-OFFSET_MAX: Final = 2**63 - 1
 _ODD: Final = ("\0", "\ufffd")
 
 
@@ -91,7 +90,7 @@ class RecordRules:
         """Parse an op."""
         headers, value = record.headers() or [], record.value()
         tag, state, group, transaction_id, from_check = _protocol_values(headers, OP_PROTOCOL_ORDER)
-        named, verdict = _offset(value), _STATES.get(state or b"")
+        named, verdict = named_offset(value), _STATES.get(state or b"")
         is_accepted = (
             tag == b"d"
             and named is not None
@@ -117,11 +116,3 @@ def _protocol_values(headers: RawHeaders, order: tuple[str, ...]) -> list[bytes 
 
 def _has_odd_name(headers: RawHeaders) -> bool:
     return any(odd in name for name, _ in headers for odd in _ODD)
-
-
-def _offset(value: bytes | None) -> int | None:
-    digits = (value or b"").lstrip(b"0") if value else b""
-    if not value or not value.isdigit() or len(digits) > len(str(OFFSET_MAX)):
-        return None
-    found = int(digits or b"0")
-    return found if found <= OFFSET_MAX else None

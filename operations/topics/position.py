@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from checkback.protocol.properties import OFFSET_MAX
+
 _TEXT: Final = re.compile(r"(\d{1,10}):(\d{1,19})")
 PARTITION_MAX: Final = 2**31 - 1
-OFFSET_MAX: Final = 2**63 - 1
 
 
 class Position(NamedTuple):

@@ -37,14 +37,19 @@ from checkback.protocol.decided import (
     passed_headers,
 )
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.protocol.properties import Headers, whole_number
+from checkback.protocol.properties import Headers, named_offset
 from checkback.protocol.topics import relay_group
 from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
 from checkback.sinks.records.sink_record import sent_headers
-from checkback.sinks.records.source_record import is_unreadable, readable, readable_headers
+from checkback.sinks.records.source_record import (
+    SourceRecord,
+    is_unreadable,
+    readable,
+    readable_headers,
+)
 
 TIMEOUT_S: Final = 30.0
 OPEN_TRANSACTION_S: Final = 60.0
@@ -226,12 +231,8 @@ class DecidedTopic:
 
     def _pass_one(self, at: int, message: Message, half_end: int) -> None:
         op = readable(message)
-        headers: Headers = []
-        kind = OpKind.UNREADABLE
-        if not is_unreadable(op):
-            named = whole_number((op.value() or b"").decode("ascii", "replace"))
-            kind = OpKind.EARLY if named is not None and named >= half_end else OpKind.PASSED
-            headers = [(name, value) for name, value in op.headers() or []]
+        kind = kind_of(op, half_end)
+        headers = [] if kind is OpKind.UNREADABLE else [*(op.headers() or [])]
         self._send(at, op.key(), op.value(), passed_headers(headers, kind, op.offset() or 0))
 
     def _say(self, at: int, note: PartitionNote) -> None:
@@ -338,6 +339,19 @@ class DecidedTopic:
                     yield record
                 if offset + 1 >= end:
                     return
+
+
+def kind_of(op: SourceRecord, half_end: int) -> OpKind:
+    """Return what becomes of an op that relays left (rule 5).
+
+    Args:
+        op: the op.
+        half_end: the end of its half partition, asked for after the op was read.
+    """
+    if is_unreadable(op):
+        return OpKind.UNREADABLE
+    named = named_offset(op.value())
+    return OpKind.EARLY if named is not None and named >= half_end else OpKind.PASSED
 
 
 @contextmanager

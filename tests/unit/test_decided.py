@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from checkback.protocol.decided import (
@@ -20,8 +23,9 @@ from checkback.protocol.decided import (
     partition_note,
     passed_headers,
 )
-from checkback.protocol.properties import TRANSACTION_DELIVERED
+from checkback.protocol.properties import TRANSACTION_DELIVERED, named_offset
 from checkback.protocol.records import Op
+from checkback.streaming.relay.decided_topic import kind_of
 
 OP = Op(2, 77, "orders", "3f9c2a", 8, from_transaction_check=True, remark="r")
 NOTES = [
@@ -79,3 +83,40 @@ def test_what_is_no_note_says_nothing(value: bytes | None) -> None:
 def test_a_stranger_s_record_is_neither(headers: list[tuple[str, bytes | None]]) -> None:
     assert decided_op(headers) is None
     assert partition_note(headers, note_value(Closed(1))) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (b"7", 7),
+        (b"0" * 30 + b"7", 7),
+        (b"000", 0),
+        (b"9223372036854775807", 2**63 - 1),
+        (b"9223372036854775808", None),
+        (b"1" * 20, None),
+        (b"-1", None),
+        ("७".encode(), None),
+        (b"", None),
+        (None, None),
+    ],
+)
+def test_the_value_of_an_op_names_an_offset(value: bytes | None, named: int | None) -> None:
+    assert named_offset(value) == named
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"5", OpKind.EARLY),
+        (b"0" * 30 + b"5", OpKind.EARLY),
+        (b"4", OpKind.PASSED),
+        (b"x", OpKind.PASSED),
+    ],
+)
+def test_an_op_that_relays_left_is_early_however_it_writes_the_offset(
+    value: bytes, kind: OpKind
+) -> None:
+    """With zeros in front it was passed, and decided the half that came later."""
+    op: Any = SimpleNamespace(value=lambda: value)
+
+    assert kind_of(op, half_end=5) is kind
