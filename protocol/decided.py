@@ -38,7 +38,7 @@ class OpKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """From where on relays take the ops of a partition. WrittenUntil by a start of the job.
+    """From where on relays take the ops of a partition. Written by a start of the job.
 
     Args:
         ops_from: the first offset of the op partition that is the relays'.
@@ -51,7 +51,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The end of what relays take of a partition. WrittenUntil by a start of the job.
+    """The end of what relays take of a partition. Written by a start of the job.
 
     Args:
         ops_from: the first offset of the op partition that is the job's again.
