@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -52,6 +53,13 @@ class Story:
         half = self.topics.send_half(body, self.real)
         self.topics.send_op(half, body.decode(), COMMIT)
 
+    def planned_ops(self) -> int:
+        """Return up to which op of partition 0 the job has planned to read."""
+        plans = [plan for plan in (self.folder / "checkpoint" / "offsets").iterdir()
+                 if plan.name.isdigit()]  # fmt: skip
+        newest = max(plans, key=lambda plan: int(plan.name)).read_text("utf-8")
+        return int(json.loads(newest.splitlines()[-1])[self.topics.names.op]["0"])
+
     def wait_for(self, finals: Sequence[str]) -> None:
         wait_until(lambda: self.topics.bodies(self.real) == [*finals], what=f"finals {finals}")
 
@@ -78,9 +86,11 @@ def test_relays_take_the_ops_and_give_them_back(
 
     refused_while_alive(story, relay)
     relay.leave()
+    # The relay stands at op 3, which is d's. The last batch may have been planned before d's op.
+    closed = Closed(max(3, story.planned_ops()))
     with story.job(story.own):
         story.wait_for("abcd")
-        assert [one for one in relay.notes(0) if isinstance(one, Closed)] == [Closed(4)]
+        assert [one for one in relay.notes(0) if isinstance(one, Closed)] == [closed]
         story.commit(b"e")
         story.wait_for("abcde")
 
