@@ -40,9 +40,6 @@ def transaction_of(
     Args:
         kind: one of KINDS.
         url: of the database; it gets tables of its own.
-        message: what is sent.
-        threads: how many will call it.
-        connection: options of the producers.
     """
     engine = create_engine(url, pool_size=threads, max_overflow=0)
     with engine.begin() as made:

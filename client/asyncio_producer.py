@@ -312,12 +312,7 @@ class _Bridge(TransactionListener):
 
 
 class EventLoopReport:
-    """A report that one coroutine waits for.
-
-    Args:
-        done: where it puts itself when the report is there.
-        loop_reports: hands it to the loop.
-    """
+    """A report that one coroutine waits for."""
 
     __slots__ = ("_done", "_future", "_loop_reports", "error", "message")
 
@@ -355,11 +350,7 @@ class EventLoopReport:
 
 
 class EventLoopReports:
-    """Reports on their way into a loop.
-
-    Args:
-        loop: where they are waited for.
-    """
+    """Reports on their way into a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

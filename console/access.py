@@ -36,8 +36,6 @@ class Visitor:
     Args:
         name: the operator's name, "" for somebody who has not signed in.
         forgery_token: what a form of this visitor has to send back, "" if there is no form.
-        may_read: whether pages are shown.
-        sees_bodies: whether keys, properties and bodies are shown.
         by_proxy: whether a reverse proxy signed the visitor in.
     """
 
@@ -105,7 +103,6 @@ class Access:
 
         Args:
             session: the session's cookie, "" for none.
-            peer: the address that the connection comes from.
             proxy_names: values of the proxy's header; only a single one counts.
             proxy_secrets: values of the header with the proxy's secret, likewise.
         """

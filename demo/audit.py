@@ -60,12 +60,7 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All records on the topics, as a reader of committed records sees them.
-
-    Args:
-        check_requests: number of check requests by order id.
-        check_answers: number of ops that answer a check request, by order id.
-    """
+    """All records on the topics, as a reader of committed records sees them."""
 
     halves: Sequence[SeenRecord] = ()
     finals: Sequence[SeenRecord] = ()

@@ -130,11 +130,7 @@ def say(event: str, **fields: object) -> None:
 
 
 class OrderService:
-    """Sends the orders that wait in the database, and answers checks.
-
-    Args:
-        never_answered: send the orders that are never answered for; else all others.
-    """
+    """Sends the orders that wait in the database, and answers checks."""
 
     def __init__(self, database: OrderDatabase, *, never_answered: bool) -> None:
         self._database = database

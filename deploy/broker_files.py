@@ -125,11 +125,8 @@ class NodeAddress:
     """One broker of a cluster.
 
     Args:
-        node_id: its number, from 1.
-        client_port: port for applications.
         internal_port: port for the other brokers and for readiness checks; never secured, so that
             tests can secure the client port alone.
-        controller_port: port for the controllers' votes.
     """
 
     node_id: int

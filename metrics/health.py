@@ -38,7 +38,6 @@ class Health:
     Args:
         age_s_max: the last batch may be this old.
         reach: asks the brokers; returns why they can't be reached, "" if they can.
-        now_s: a clock that only goes forward.
     """
 
     age_s_max: float

@@ -32,7 +32,6 @@ class CountedHistogram(Collector):
 
         Args:
             counts: how many fell into each bucket; the last number is for those above all bounds.
-            total: the sum of the values.
         """
         with self._lock:
             self._counts = [old + new for old, new in zip(self._counts, counts, strict=True)]

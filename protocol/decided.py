@@ -99,7 +99,6 @@ class DecidedOp:
 
     Args:
         kind: what became of the op.
-        op_offset: where the op stands in the op partition of the same number.
     """
 
     kind: OpKind
@@ -118,27 +117,14 @@ _OP_KINDS: Final = {name: kind for kind, name in OP_KIND_HEADERS.items()}
 
 
 def passed_headers(op: Headers, kind: OpKind, op_offset: int) -> Headers:
-    """Return the headers of a record that is an op as it was, but for the header of its kind.
-
-    Args:
-        op: the op's.
-        kind: PASSED, EARLY or UNREADABLE.
-        op_offset: where the op stands.
-    """
+    """Return the headers of a record that is an op as it was, but for the header of its kind."""
     return [*op, (OP_KIND_HEADERS[kind], b"%d" % op_offset)]
 
 
 def delivered_headers(
     producer_group: bytes, transaction_id: bytes, from_check: bytes, op_offset: int
 ) -> Headers:
-    """Return the headers of a record that says that a half's final stands in its transaction.
-
-    Args:
-        producer_group: PGROUP of the op, which is the half's.
-        transaction_id: UNIQ_KEY of the op, which is the half's.
-        from_check: FROM_TRANSACTION_CHECK of the op.
-        op_offset: where the op stands.
-    """
+    """Return the headers of a record that says that a half's final stands in its transaction."""
     return [
         (names.TAGS, b"d"),
         (names.COMMIT_OR_ROLLBACK, b"9"),

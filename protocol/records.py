@@ -77,9 +77,6 @@ def half_headers(
     """Return the headers of a half message in protocol order.
 
     Args:
-        producer_group: whom to ask back.
-        transaction_id: UNIQ_KEY.
-        real_topic: where the message goes once committed.
         properties: the user's, with KEYS, TAGS and the immunity time if they are set.
         real_queue_id: partition of the real topic, None lets the key decide.
     """

@@ -85,10 +85,6 @@ class Account:
     Args:
         secrets: those that are valid, the newest first; none if they were not read.
         white_addresses: from there the account needs no permission.
-        default_topic_permission: for topics that are not named.
-        default_group_permission: for groups that are not named.
-        topic_permissions: by topic; each replaces the default.
-        group_permissions: by producer group; each replaces the default.
         line: where it begins in the file of rules.
     """
 

@@ -81,7 +81,6 @@ def _check_names(names: TopicNames, groups: Sequence[str]) -> list[tuple[str, bo
     With each stands whether all names that begin so are meant.
 
     Args:
-        names: the names of Checkback's topics.
         groups: the producer groups; none: all of them.
     """
     named = [(names.check(group), False) for group in groups]

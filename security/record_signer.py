@@ -24,11 +24,8 @@ class RecordSigner:
     """Signs in the name of an account.
 
     Args:
-        access_key: the account.
-        secret_key: its secret.
         now_ms: the time, milliseconds since 1970; the brokers' as well as it is known.
         born_host: the address to state; empty for none.
-        algorithm: the account's.
 
     Raises:
         ConfigurationError: the address is none, or no account can have the access key.

@@ -42,8 +42,6 @@ class BatchReport:
     Args:
         counts: by the lower-case names of state.Counter, and the sink's own: finals,
             finals_refused, halves_lost, native_fallbacks.
-        asked_groups: groups that were sent check requests, with the number of requests.
-        undelivered_groups: groups without a check topic, with the number of requests.
         refused: by the name of the reason, how many records were written to the refused topic.
         discarded: by why (check_limit, expired), how many halves went to the discarded topic.
         finished: how many halves got a commit or rollback at which age, as Outcome has it.

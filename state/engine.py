@@ -44,8 +44,6 @@ class Decision:
     """The result of `decide`.
 
     Args:
-        page: what to remember.
-        outcome: what to do.
         wake_at_ms: call again in the first batch that is later than this; may lie in the past
             (checks over the budget). None: nothing is remembered, the row can go.
     """
@@ -73,10 +71,8 @@ def decide(
     The same arguments give the same decision; the page given is not changed.
 
     Args:
-        page: what is remembered.
         events: records of this page, in any order; may be empty.
         now_ms: the batch's time, milliseconds since 1970; may lie before that of earlier batches.
-        rules: in force at that time.
         check_budget: most check requests of this call, oldest deadline first.
         asked: of these, how many each group has had before (by identity.group_part).
         asked_of_group: how many a group may have.

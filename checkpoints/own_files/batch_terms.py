@@ -58,7 +58,6 @@ class AccessVersion:
 
     Args:
         name: a slow, salted hash of the rules' own version; OFF where access control is off.
-        salt: of the hash.
     """
 
     name: str = OFF
@@ -82,8 +81,6 @@ class BatchTerms:
     """The terms of a batch.
 
     Args:
-        rules: the settings that decide.
-        access: the rules of access control.
         hidden: half partitions of which the batch did not read all that had been stored: it
             concludes nothing from silence there.
         op_ranges: by half partition, which halves an op may name; any where one is missing.
@@ -108,7 +105,6 @@ class TermsNote:
 
     Args:
         planned_ms: the time in the plan of the batch, milliseconds since 1970.
-        terms: of the batch.
     """
 
     planned_ms: int
@@ -197,10 +193,6 @@ def note_terms(
     """Note the terms of a batch before anything of it is written; return those that count.
 
     Args:
-        store: the checkpoint.
-        batch: Spark's number of the batch.
-        planned_ms: the time of its plan.
-        terms: of the batch.
         is_first: whether it is the first batch of a run. Then this start has fenced every older
             job, and what is noted of later batches belongs to dropped plans.
 

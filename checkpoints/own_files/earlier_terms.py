@@ -29,12 +29,6 @@ def earlier_terms(
 ) -> BatchTerms | None:
     """Return the terms that a batch was begun with; None where the checkpoint has no rules.
 
-    Args:
-        store: the checkpoint.
-        batch: Spark's number of the batch.
-        plan: of the batch.
-        before: of the batch before, None for the first of a checkpoint.
-
     Raises:
         CheckpointError: a file can't be read.
     """

@@ -59,9 +59,7 @@ def with_note(
     """Return the spans of a partition, and what a record of its decided partition adds to them.
 
     Args:
-        spans: the known spans.
         note: a later record; earlier ones may be missing.
-        offset: the record's offset.
     """
     last = spans[-1] if spans else None
     is_open = last is not None and last.ops_until is None
@@ -84,7 +82,6 @@ class RelayTerms:
     """The relay terms of a batch in one partition.
 
     Args:
-        spans: all spans, the oldest first.
         floor: no half at or above this offset is discarded; None once the batch has read that the
             job takes the ops.
         read_until_ms: every op that the brokers had stored until this time is read, as a mark says;

@@ -60,7 +60,6 @@ class PendingGroup:
 
     Args:
         partition: half partition of the oldest.
-        offset: its half offset.
         asked_again: number of pending halves that more than one check request counts for.
     """
 
@@ -81,9 +80,6 @@ def oldest_pending(
     """Return the oldest pending halves, oldest first.
 
     Args:
-        pages: the state.
-        most: return at most this many.
-        stored_until_ms: return only halves stored at this time or before.
         group: return only halves with this group's hash; one in 65,536 other groups has
             the same hash, so check the half itself.
     """
@@ -118,7 +114,6 @@ class PendingTable:
     """Every pending half of one batch, in memory: 36 bytes each.
 
     Args:
-        rows: the halves, oldest first.
         groups: what is pending by producer group, by the group's hash.
     """
 

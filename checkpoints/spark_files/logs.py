@@ -58,11 +58,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateStoreInfo:
-    """The state store of a stateful operator, from the operator's metadata.
-
-    Args:
-        operator: Spark's number and name of the operator.
-    """
+    """The state store of a stateful operator, from the operator's metadata."""
 
     operator: int
     name: str

@@ -52,7 +52,6 @@ class StateFiles:
 
         Args:
             version: version of the state: batch + 1.
-            partitions: number of state partitions.
             conf: the Spark settings recorded with the batch.
         """
         is_lz4 = conf.get(CODEC, "lz4") == "lz4"

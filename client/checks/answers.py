@@ -39,15 +39,11 @@ class CheckAnswers:
 
     Args:
         listener: knows how the local transaction ended.
-        producer_group: the group that the requests are for.
         in_doubt: halves of this process whose local transactions certainly did not run.
-        ops: sends the answers.
-        counters: counts them.
         clock: tells how old a request is.
         try_timeout_s: how long one try to send an answer may take.
         stopping: set when the producer shuts down; other processes then give the answers that it
             did not send.
-        tracing: encloses each check.
     """
 
     listener: TransactionListener

@@ -25,8 +25,6 @@ class CheckPool(Generic[Check]):
     keep the process from ending.
 
     Args:
-        name: begins the threads' names.
-        threads: how many.
         held: most jobs that wait in the queue.
         work: called with each job, in one of the threads; what it raises is logged.
     """

@@ -19,12 +19,6 @@ def read_check_request(
 ) -> MessageExt:
     """Return the half message that a record on a check topic asks about.
 
-    Args:
-        key: the record's key.
-        body: the record's value.
-        headers: the record's headers.
-        requested_at_ms: the record's timestamp, milliseconds since the epoch.
-
     Raises:
         InvalidMessageError: it does not say which half it asks about, so there is no answer.
     """

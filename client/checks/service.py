@@ -84,8 +84,6 @@ class CheckService:
     Args:
         open_consumer: opens a consumer of the group that is not yet subscribed, given the name by
             which its group knows it after a restart, or "".
-        check_topic: the group's.
-        answers: answers one request.
         counters: counts requests that came and that can't be read.
         options: sizes of the pool and of its queue, and the name of the process.
     """

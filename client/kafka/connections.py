@@ -50,7 +50,6 @@ class KafkaClients:
     Args:
         bootstrap_servers: host:port, several separated by commas.
         client_id: as the brokers see it, in their logs and quotas.
-        options: the producer's options.
 
     Raises:
         ConfigurationError: a Kafka setting can't be honoured.
@@ -82,20 +81,11 @@ class KafkaClients:
         return str(self._base["bootstrap.servers"])
 
     def gathering_half_producer(self, on_error: Callable[[Any], None]) -> Producer:
-        """Open a producer of halves that gathers them for a moment.
-
-        Args:
-            on_error: called in the thread that polls with each error of a connection.
-        """
+        """Open a producer of halves that gathers them for a moment."""
         return self.half_producer(on_error, linger_ms=GATHERING_LINGER_MS)
 
     def half_producer(self, on_error: Callable[[Any], None], *, linger_ms: int = 0) -> Producer:
-        """Open a producer whose own tries on the same partition store a record at most once.
-
-        Args:
-            on_error: called in the thread that polls with each error of a connection.
-            linger_ms: how long a record waits for others.
-        """
+        """Open a producer whose own tries on the same partition store a record at most once."""
         return self._open_producer(
             on_error,
             {
@@ -108,11 +98,7 @@ class KafkaClients:
         )
 
     def plain_producer(self, on_error: Callable[[Any], None]) -> Producer:
-        """Open a producer that tries once; its caller decides what to try again, and where.
-
-        Args:
-            on_error: called in the thread that polls with each error of a connection.
-        """
+        """Open a producer that tries once; its caller decides what to try again, and where."""
         ours = {**NOT_IDEMPOTENT, "acks": "all", "retries": 0, "linger.ms": 0}
         return self._open_producer(on_error, ours)
 
@@ -122,7 +108,6 @@ class KafkaClients:
         """Open a producer that repeats until the budget is over; an op may be stored twice.
 
         Args:
-            on_error: called in the thread that polls with each error of a connection.
             on_failure: called there with the error and the record of each op that was not stored.
         """
         ours = {
@@ -145,7 +130,6 @@ class KafkaClients:
         for an answer.
 
         Args:
-            check_topic: the group's.
             instance_name: names a static member (KIP-345), which keeps its partitions over a
                 restart; empty for none.
         """

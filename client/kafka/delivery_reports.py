@@ -72,8 +72,6 @@ class PolledProducer:
     """Owns a producer and polls it in a daemon thread. Threads may share it.
 
     Args:
-        open_producer: opens it.
-        name: of the thread.
         sample: called after a poll with one of the records that it reported as stored.
         pause_s: pause between two polls, where no caller waits for the reports.
     """

@@ -40,7 +40,6 @@ def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
 
     Args:
         facts: learns both topics on the way.
-        topics: their names.
 
     Raises:
         BrokerError: one is missing or may not be described, or their numbers of partitions differ.
@@ -94,9 +93,6 @@ def create_check_topic(
 
     Args:
         facts: asks about the topic, and has an admin client.
-        plan: what the topic has to be.
-        bootstrap_servers: for the text of an error.
-        timeout_s: how long Kafka may take.
 
     Raises:
         BrokerError: Kafka can't be reached, or refused.
@@ -159,12 +155,6 @@ def _not_created(topic: str, problem: object, code: int) -> BrokerError:
 
 def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout_s: float) -> bool:
     """Tell whether a topic exists and this user may describe it.
-
-    Args:
-        admin: an open Kafka admin client.
-        topic: its name.
-        bootstrap_servers: for the text of an error.
-        timeout_s: how long Kafka may take.
 
     Raises:
         BrokerError: Kafka can't be reached.

@@ -29,7 +29,6 @@ def choose_partition(
 
     Args:
         leaders: the leader broker of each partition, None where it has none.
-        turn: a counter that the caller raises with each choice.
         last_broker: the broker of the last try of the same message.
         barred: partitions to leave out, for example because they rejected the same message.
         faults: what is known of the brokers; None: their faults do not matter.

@@ -32,12 +32,7 @@ POLL_S: Final = 0.5
 
 
 class StatusWatch:
-    """Follows the status topic in a thread.
-
-    Args:
-        open_consumer: opens a consumer of it.
-        topic: the status topic.
-    """
+    """Follows the status topic in a thread."""
 
     def __init__(self, open_consumer: Callable[[], Consumer], topic: str) -> None:
         self._open_consumer = open_consumer

@@ -58,7 +58,6 @@ class _Question:
     """A topic that is being asked about, once at a time.
 
     Args:
-        lock: held by the thread that asks.
         missing_s: when a broker last said that there is no such topic, by the monotonic clock.
     """
 
@@ -71,7 +70,6 @@ class TopicFacts:
 
     Args:
         open_admin: opens an admin client; called once, when there is a first question.
-        timeout_s: how long a question may take.
     """
 
     def __init__(self, open_admin: Callable[[], AdminClient], timeout_s: float) -> None:
@@ -148,11 +146,6 @@ class TopicFacts:
 
         A topic that can't be asked (no right to describe it, no answer) counts as one without a
         limit: then the broker's own refusal says it later.
-
-        Args:
-            topic: the topic to ask about.
-            message: the message, for the text.
-            size: of its record.
 
         Raises:
             NotFoundError: there is no such topic.

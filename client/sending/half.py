@@ -21,10 +21,8 @@ class Half:
 
     Args:
         message: a copy of the sender's message, with its transaction id.
-        key: the record's key.
         headers: the record's headers, the transaction id at its place in protocol order.
         new_id: makes another transaction id.
-        budget_s: time for all tries.
     """
 
     __slots__ = (

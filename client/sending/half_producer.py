@@ -60,13 +60,8 @@ class HalfProducer:
 
     Args:
         open_producer: opens an idempotent producer, given a callback for errors of connections.
-        half_topic: the half topic.
-        facts: knows the topic's partitions.
         in_doubt: gets the ids of halves that may or may not be stored.
         counters: count further tries and halves in doubt.
-        clock: learns the brokers' time.
-        budget_ms: time for all tries of one half.
-        tries_max: how many tries there are in it.
         avoid_faults: whether to avoid slow and failing brokers for a while.
         signer: signs each half as it is sent, None for no signature.
         open_gathering: opens one that gathers records for a moment, used while many halves are

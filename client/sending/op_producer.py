@@ -37,8 +37,6 @@ class OpProducer:
     Args:
         open_producer: opens the producer, given callbacks for errors of connections and of ops.
         confirming: the producer of halves.
-        op_topic: the op topic.
-        producer_group: the group that the ops name.
         counters: failures are counted as OP_FAILED.
         signer: signs each op, None for no signature.
         renew: replaces a producer of halves that librdkafka gave up.
@@ -76,15 +74,7 @@ class OpProducer:
         state: LocalTransactionState,
         remark: str = "",
     ) -> None:
-        """Send and return. A failure changes nothing for the caller: the check settles it.
-
-        Args:
-            half_partition: where the half stands.
-            half_offset: where the half stands.
-            transaction_id: of the half.
-            state: how the local transaction ended.
-            remark: what went wrong, empty when nothing did.
-        """
+        """Send and return. A failure changes nothing for the caller: the check settles it."""
         key = transaction_id.encode()
         if remark:
             op = self._op(half_partition, half_offset, transaction_id, state, remark)
@@ -107,12 +97,7 @@ class OpProducer:
             self._failed(transaction_id, half_partition, half_offset, one_line(error))
 
     def send_confirmed(self, op: Op, timeout_s: float) -> bool:
-        """Send and wait; tell whether the op was stored. A failure is logged and counted.
-
-        Args:
-            op: what to send.
-            timeout_s: how long to wait.
-        """
+        """Send and wait; tell whether the op was stored. A failure is logged and counted."""
         polled = self._confirming()
         report = ThreadReport(polled.done)
         headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())

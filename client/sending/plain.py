@@ -41,13 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A span of time on a monotonic clock.
-
-    Args:
-        started_ms: when it began.
-        timeout_ms: how long it lasts.
-        tries_max: how many tries may begin in it.
-    """
+    """A span of time on a monotonic clock."""
 
     started_ms: float
     timeout_ms: float
@@ -137,10 +131,7 @@ class PlainTry:
     """One try, and the report of it that librdkafka calls.
 
     Args:
-        send: the send that it belongs to.
-        queue: the queue that gets it.
         broker: the queue's leader, None where that is not known.
-        done: gets the try when its report is there.
     """
 
     send: PlainSend
@@ -165,15 +156,10 @@ class PlainSend:
     """The tries of one message.
 
     Args:
-        record: what is sent.
         choose: returns queue and leader broker for the next try, given the last try's broker.
         hand_over: gives a record for a queue to Kafka's producer; the try takes the report.
-        after: runs an action after a number of milliseconds.
-        budget: of all tries.
-        counters: count each outcome.
         left_early: tells whether the broker of a try without a report is away, so that the try
             ends.
-        done: takes the reports that have come.
         try_again_not_store_ok: whether stored but not safely counts as a failed try.
     """
 
@@ -312,15 +298,7 @@ Choice = Callable[[int | None], tuple[MessageQueue, int | None]]
 
 
 class PlainSender:
-    """Sends plain messages through a Kafka producer that tries once.
-
-    Args:
-        open_producer: opens it, given the callback for errors of its connections.
-        facts: knows the topics.
-        new_id: makes message ids.
-        options: time, tries, and how many may wait.
-        counters: count each outcome.
-    """
+    """Sends plain messages through a Kafka producer that tries once."""
 
     def __init__(
         self,

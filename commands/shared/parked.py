@@ -19,13 +19,8 @@ class ParkedText(Generic[Parked]):
     """How the commands print one kind of parked record.
 
     Args:
-        kind: discarded or refused.
-        does: resume or resend.
-        done: resumed or resent.
         name: returns a record's place, and more that people know it by.
         data: returns a record for programs.
-        headings: of the columns of a list.
-        cells: returns a record's columns.
     """
 
     kind: str

@@ -25,7 +25,6 @@ class StateFigures:
     """Figures of one state partition.
 
     Args:
-        pages: number of pages, one state row each.
         page_bytes: size of the pages before Spark compresses them.
         oldest_ms: store time of the oldest pending half, None if none is pending.
     """
@@ -43,8 +42,6 @@ class Inspection:
 
     Args:
         state: figures of each state partition, none before the first committed batch.
-        file_bytes: size of the state files by state partition.
-        markers: next batch by state partition.
         committed_at_ms: time of the last committed batch, None before the first.
     """
 

@@ -138,7 +138,6 @@ def plan_repartition(
         found: the verified checkpoint; the only problem it may have is the difference of numbers
             that an interrupted repartition leaves.
         newest: the plan of the newest batch, None before the first.
-        partitions: how many state partitions are wanted.
 
     Raises:
         UsageError: it has that number already.

@@ -29,7 +29,6 @@ class RefusedRecord:
 
     Args:
         record: the record itself; its timestamp is when it was refused.
-        notes: the pipeline's headers, apart from the original ones.
         resent_to: topic:partition:offset of the final, "" if the record was not sent again.
     """
 

@@ -50,12 +50,7 @@ def run_first_batch(
     """Run batch 0 over the restored rows.
 
     Args:
-        spark: a session with the pipeline's settings.
         rows: path of the restored rows, as Parquet.
-        checkpoint: the new checkpoint.
-        pages: sizes and keys of pages.
-        rules: the settings that decide.
-        write_batch: the pipeline's sink.
         relayed: what relays took; None without a decided topic.
 
     Raises:

@@ -51,8 +51,6 @@ class Known:
     """Facts about a whole half partition.
 
     Args:
-        first_offset: offset of the first half that is still there.
-        end_offset: offset after the last half.
         marks_from_ms: marks from before this time may be gone; 0 if none is.
         unknown_are_settled: whether halves from before that time without a mark, and their ops, are
             left alone; else they are treated as pending.
@@ -71,10 +69,7 @@ class RestoredCounts:
     """Counts for one page, or for all pages.
 
     Args:
-        halves: halves on the half topic.
         settled: half offsets whose marks hold a verdict.
-        pending: halves without a verdict.
-        asked: pending halves with at least one check request.
         ops: ops and malformed records left for the first batch.
         unknown: halves without a mark from a time whose marks may be gone: perhaps settled.
         foreign: marks that do not match these halves, and nothing shows that the half topic is
@@ -124,7 +119,6 @@ class _Marked:
         check_times: the highest check number of a request, 0 without requests.
         same_check: how many requests had that number.
         asked_ms: batch time of the latest check request.
-        is_sure: whether the verdict names the half that is there.
         beyond: number of marks for offsets that the half topic has not reached.
         void: keys of the halves that void marks are of, see _keys.
     """
@@ -157,7 +151,6 @@ def restore_page(
         marks: the marks that concern this page; they may concern other pages, too.
         known: facts about the page's half partition.
         now_ms: verdicts whose retention has passed by this time are not remembered.
-        rules: the present rules.
     """
     marked = _marked(empty, events, marks, known)
     events = _believed_then(empty, events, marked)

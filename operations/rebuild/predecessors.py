@@ -30,12 +30,7 @@ MARKER_GROUP: Final = re.compile(r"(.+)-marker-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """An earlier query that wrote over these topics.
-
-    Args:
-        settings: the settings of its sink that fencing needs.
-        markers: its markers by state partition.
-    """
+    """An earlier query that wrote over these topics."""
 
     settings: SinkSettings
     markers: Mapping[int, Marker]
@@ -56,7 +51,6 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
 
     Args:
         own: the sink settings of the new query, which is left out.
-        settled_partitions: number of partitions of the settled topic.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.

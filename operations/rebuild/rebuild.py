@@ -102,8 +102,6 @@ class RebuildReport:
 
     Args:
         how: "nothing" for a whole checkpoint, or "from topics".
-        dry_run: whether nothing was changed.
-        checkpoint: the path of the checkpoint.
         problems: what was wrong with it; empty if nothing was.
         moved_to: the new path of the damaged checkpoint; "" if there was none.
         ended_queries: ids of the queries that were fenced for good.
@@ -142,8 +140,6 @@ class Rebuild:
     """One rebuild.
 
     Args:
-        settings: the pipeline's settings.
-        jars: the jars of Spark's Kafka source.
         is_certain: do it; else only report what would be done.
         from_topics: read the topics even if the checkpoint is whole.
         unknown_are: how to treat halves whose marks may be gone; None: refuse.

@@ -101,11 +101,7 @@ def restored_rows(
     """Return one row per page that has state, and the events that the first batch has to judge.
 
     Args:
-        spark: a session with the Kafka source.
-        source: the Kafka source's options for the connection.
-        names: the topics' names.
         positions: the offsets to read up to.
-        history: the sizes and rules.
         rules: of access control; None where it is off.
         relayed: what relays took; None without a decided topic.
 

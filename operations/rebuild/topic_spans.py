@@ -36,7 +36,6 @@ class TopicSpans:
     """The spans that a rebuild reads; the new query continues at the ends of halves and ops.
 
     Args:
-        spans: by topic, then by partition.
         marks_from_ms: settled marks from before this time may be gone; 0 if none is.
     """
 
@@ -57,8 +56,6 @@ def find_spans(
     """Return the present spans of the topics.
 
     Args:
-        connection: librdkafka settings that reach the brokers.
-        names: the topics.
         partitions: how many each topic has; the decided topic is read where it is among them.
 
     Raises:

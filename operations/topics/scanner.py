@@ -124,7 +124,6 @@ class TopicScanner:
         Args:
             topic: the topic; one that does not exist yields nothing.
             wanted: returns whether a record is wanted; called often, so it should be quick.
-            partitions: read only these; None for all.
             from_ms: begin at the first record with this timestamp or a later one.
             newest: read at most this number of offsets of each partition, the last ones.
             may_be_hidden: as in `partitions`.

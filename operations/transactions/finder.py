@@ -61,7 +61,6 @@ class TransactionFinder:
         Args:
             name: partition:offset of the half, or the transaction id. An id is searched for in
                 the half topic.
-            stored_from_ms: search only among halves stored at this time or later.
 
         Raises:
             NotFoundError: there is no such half, and no mark for one.

@@ -172,8 +172,6 @@ def mark_event(
     """Return the event for a record of the settled topic, None if it has no mark for the half.
 
     Args:
-        record: of the settled topic.
-        half_at: the half's position.
         half: the half that is there: a mark of one that Kafka lost is none of it. None: any.
 
     Raises:

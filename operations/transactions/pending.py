@@ -110,8 +110,6 @@ def pending_of_group(
 
     Args:
         find: returns the given number of oldest halves of groups with this group's hash.
-        group: the producer group.
-        most: return at most this many.
     """
     wanted = most
     while True:

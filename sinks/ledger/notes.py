@@ -98,7 +98,6 @@ class HeaderCollectingReader:
     Args:
         wanted: int64[n] by partition: the offsets to note, ascending, without repeats; the sink
             asks for no others.
-        find_names: finds the names of records by itself, faster than by reading them here.
     """
 
     source: RecordSource

@@ -103,9 +103,6 @@ def write_noting(
 
     Args:
         outcomes: of the pages of one state partition, with Action.PREPARED rows.
-        batch: the batch that the rows belong to.
-        halves: reads the half topic.
-        ops: reads the op topic.
         write: writes the outcomes, without those rows, to Kafka. If the batch is written already,
             it reads nothing.
         find_names: finds names of halves faster than by reading them.
@@ -154,8 +151,6 @@ class _Rows:
     """Ledger rows of one partition, of halves or of refused ops.
 
     Args:
-        partition: of the half and op topics.
-        now_ms: the batch's time.
         of_ops: whether they speak of refused ops.
         action: uint8[n].
         half: int64[n], offset of the half.

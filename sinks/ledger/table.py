@@ -62,7 +62,6 @@ class LedgerOwner:
     """The owner of a ledger: its offsets are those of one half topic.
 
     Args:
-        application_id: name of the deployment.
         half_topic_id: Kafka's id of the half topic; a recreated topic has another.
     """
 

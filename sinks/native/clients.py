@@ -177,7 +177,6 @@ class SendTarget(NamedTuple):
     """The destination of finals.
 
     Args:
-        to: the producer.
         decided: int64[n, 2], of the half at each offset, see plan.Lookup.
         on_stop: called with what keeps a final from being sent; raises if the sink can't go on.
     """
@@ -222,7 +221,6 @@ class NativeReader:
         """Read records, send the finals of some, and note the names in them.
 
         Args:
-            partition: of the topic.
             offsets: int64[n], ascending, without repeats, all below the partition's end.
             left: bool[n], halves with a final to send; false afterwards where it was sent.
             sending: needed where anything is to be sent.

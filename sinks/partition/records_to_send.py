@@ -72,7 +72,6 @@ class BatchOutputs:
     """Makes the outputs of one try; what it does is counted in the report.
 
     Args:
-        known: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
         forwarding: sends the finals of plain halves; without it every final is made here.
     """

@@ -102,7 +102,6 @@ class KnownRejections:
         """Learn from what Kafka rejected, so that the next try gets past it.
 
         Args:
-            rejections: of one try.
             names: topics that have to take everything.
             directory: forgets what it knows, and learns limits.
 

@@ -78,8 +78,6 @@ class Outcome:
     checks; each by offset, refused ops by their own.
 
     Args:
-        partition: half partition.
-        page: number of the page.
         now_ms: the batch's time, milliseconds since 1970.
         action: uint8[m], Action.
         offset: int64[m], offset of the half.

@@ -51,8 +51,6 @@ class SettledMarks:
 
     Args:
         batch_id: of the query that wrote it.
-        partition: half partition.
-        page: number of the page.
         now_ms: the batch's time, milliseconds since 1970.
         offset: int64[m], half offsets.
         mark: uint8[m], Mark.

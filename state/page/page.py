@@ -97,8 +97,6 @@ class Page:
 
     Args:
         page_size: offsets in a page, at most PAGE_SIZE_MAX.
-        waiting: ops that wait for their half.
-        settled: verdicts.
     """
 
     partition: int

@@ -42,7 +42,6 @@ class AccessWatch(RuleWatch):
         """Return how the terms of the batches to come name the rules, and what changed if it did.
 
         Args:
-            store: the checkpoint; no query runs over it.
             is_begun: tells whether anything of a planned batch may be written.
 
         Raises:

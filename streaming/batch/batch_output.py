@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 def is_begun(sink: SinkSettings, partitions: int, ledger: DeltaLedger | None, batch: int) -> bool:
     """Return whether Kafka or the ledger has anything of a batch.
 
-    Args:
-        sink: the sink's settings.
-        partitions: number of state partitions.
-        ledger: None where none is kept.
-        batch: Spark's number of it.
-
     Raises:
         BrokerError: the markers can't be read.
         PrerequisiteError: the ledger can't be read.

@@ -46,8 +46,6 @@ class FinishedBatch:
     """The facts of a finished batch.
 
     Args:
-        batch_id: Spark's number of it.
-        ends: where it ended, by topic and partition.
         did_nothing: whether it read nothing and called no page.
     """
 
@@ -62,7 +60,6 @@ class RecordWatch:
 
     Args:
         group: names the consumer; it joins no group.
-        connection: librdkafka's settings for the connection.
         decided_topic: a relay writes marks there every second, which are no reason to wake.
     """
 
@@ -112,7 +109,6 @@ class Idling:
     """Holds the end of a batch as long as the next would come too early.
 
     Args:
-        watch: sees the first new record.
         stopping: set when the job is to end.
         next_wake_ms: returns the time after which a page has something to do, None if no page ever
             has; raises LookupError as long as that is not known.

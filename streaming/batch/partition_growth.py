@@ -25,23 +25,14 @@ TIMEOUT_S: Final = 10.0
 
 @dataclass(slots=True)
 class PartitionGrowth:
-    """Compares the topics in the plan of each batch.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topics: the names of the topics.
-    """
+    """Compares the topics in the plan of each batch."""
 
     connection: Mapping[str, Any]
     topics: TopicNames
     _asked_for: int = field(default=0)
 
     def follow(self, ends: Offsets) -> None:
-        """Grow the topics that have fewer partitions than the half topic; once for each number.
-
-        Args:
-            ends: of the batch, by topic and partition.
-        """
+        """Grow the topics that have fewer partitions than the half topic; once for each number."""
         wanted = len(ends.get(self.topics.half, {}))
         decided = [self.topics.decided] if self.topics.decided in ends else []
         others = (*self.topics.read[1:], *decided)

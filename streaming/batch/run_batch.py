@@ -41,9 +41,6 @@ def write_outcomes(
     A second action would run the stateful operator again (SPARK-47329).
 
     Args:
-        outcomes: of all pages of the batch.
-        batch_id: Spark's batch.
-        settings: the sink's.
         ledger: takes the ledger rows, once Kafka has the batch; None where there is none.
 
     Returns:
@@ -64,16 +61,10 @@ class RunBatch:
     """Runs one batch of a job; Spark calls it once for each.
 
     Args:
-        settings: the sink's.
-        progress: takes the report.
         stopping: set when no further batch may be begun.
-        ledger: see write_outcomes.
-        terms: decides the terms of each batch.
         require_own_epoch: raises FencedError if a younger job runs.
-        idling: holds the batch's end while there is nothing to do.
         observed: takes the report, and has the log level.
         clock: refuses a batch with a time that the brokers contradict.
-        growth: follows the half topic's partitions.
         relay: reads and tells what concerns relays; None where none ever took an op.
         only_batch: the one batch that this run may carry out; None for any.
     """

@@ -50,8 +50,6 @@ def end_between_batches(
     anything; Spark has planned that batch then, and the next start runs it as planned.
 
     Args:
-        spark: the session of the query.
-        query: the query.
         is_patient: returns whether the batch has unlimited time; else it is interrupted
             after STOP_WAIT_S. One that does not even end then is left to the end of the process.
     """

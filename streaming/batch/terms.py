@@ -62,7 +62,6 @@ class BatchPlans:
     """The plan of a batch, and of the one before it.
 
     Args:
-        batch: the batch's.
         before: None for the first batch of a checkpoint.
     """
 
@@ -93,11 +92,9 @@ class TaskTerms:
     """The terms of a batch for the page function.
 
     Args:
-        rules: the settings that decide.
         read_until_ms: by the brokers' clock, as BatchPlans has it.
         hidden: half partitions for which `read_until_ms` does not hold.
         clock_ahead_ms: what the batch's time has to be lessened by to be the brokers'.
-        relay: by half partition, which ops relays take.
     """
 
     rules: Rules
@@ -180,7 +177,6 @@ def hidden_partitions(ends: Offsets, stored: Mapping[Place, int]) -> frozenset[i
     An op, and a feedback, is in the partition of its half's number.
 
     Args:
-        ends: by topic and partition, where a batch ends.
         stored: where the partitions ended; one that is missing counts as not read.
     """
     read = by_place(ends)
@@ -202,18 +198,12 @@ class TermsOfRun:
     """Decides the terms of each batch; one object for each run of a query.
 
     Args:
-        store: the checkpoint, which holds the notes.
         plans: the same checkpoint, read as fast as can be.
-        rules: of this run.
-        access: the rules of access control of this run.
         log_ends: returns where partitions end now, nothing if that is unknown.
         require_kept: refuses partitions that lost what was read, as KeptRecords.require does.
         first_pages: returns the first page of each half partition of which the state remembers
             something; None before that is known.
         clock_ahead_ms: returns how far this machine's clock is ahead of the brokers'.
-        is_begun: returns whether anything of a batch is written.
-        half_topic: its name.
-        page_size: half offsets per page.
         relay: reads what relays say; None where none ever took an op.
     """
 

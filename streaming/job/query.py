@@ -49,9 +49,6 @@ def outcomes_of(
     are put together behind the loop that decodes: Spark compiles no loop across that step.
 
     Args:
-        rows: halves and ops as the Kafka source gives them.
-        topics: the names of the topics.
-        pages: sizes and keys.
         tasks_max: how many tasks read and decode, at most.
         verification: the rules of access control; None where it is off.
     """
@@ -64,7 +61,6 @@ def decided(keyed: DataFrame, function: GroupFunction) -> DataFrame:
     """Return what a function decides for each page; the operator that a checkpoint is known by.
 
     Args:
-        keyed: rows with KEY_COLUMNS.
         function: called once for each page with rows, or due by its timeout.
     """
     return keyed.groupBy(*KEY_COLUMNS).applyInPandasWithState(

@@ -66,9 +66,6 @@ def raising_exceptions(write_batch: BatchFunction) -> BatchFunction:
 
     Spark's JVM calls it by py4j. Any other exception ends py4j's thread without an answer, and the
     query would hang for ever. Libraries in Rust panic with a BaseException.
-
-    Args:
-        write_batch: writes one batch.
     """
 
     def write(outcomes: DataFrame, batch_id: int) -> None:
@@ -129,7 +126,6 @@ def explain(failure: StreamingQueryException | None, log: Path | None = None) ->
     the text that is not a wrapper.
 
     Args:
-        failure: the exception that Spark raised.
         log: the file with Spark's traces, None for standard error.
     """
     return _with_log(_explained(failure), log)

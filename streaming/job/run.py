@@ -95,9 +95,7 @@ class Job:
     """One run of the pipeline over a checkpoint.
 
     Args:
-        settings: everything.
         jars: of Spark's Kafka source.
-        emit: takes events for output.
         now_ms: the wall clock, for progress and for the time from which rules hold.
     """
 

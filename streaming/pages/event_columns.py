@@ -25,10 +25,6 @@ DETAIL_MAX: Final = 2 ** (63 - _KIND_BITS - _SLOT_BITS) - 1
 def packed(events: DataFrame, page_size: int) -> DataFrame:
     """Return event rows as the workers get them.
 
-    Args:
-        events: as `decode` makes them.
-        page_size: half offsets per page.
-
     Returns:
         page_key, partition, time_ms, both words of the identity and source_offset as they were, and
         `what` long: from the top the detail, then the half's place in its page (16 bits), then the
@@ -60,12 +56,7 @@ def events_in(rows: pd.DataFrame | pa.Table) -> Events:
 
 
 def unpacked(rows: pd.DataFrame, first_offset: int) -> Events:
-    """Return the events of one page.
-
-    Args:
-        rows: as `packed` makes them, all of one page.
-        first_offset: of the page.
-    """
+    """Return the events of one page."""
     what = rows["what"].to_numpy(np.int64)
     slot = what >> _KIND_BITS & 2**_SLOT_BITS - 1
     return Events(

@@ -53,8 +53,6 @@ class PageSettings:
     """The operator's settings; they travel to every task.
 
     Args:
-        page_size: half offsets per page.
-        keys: how the checkpoint's pages are keyed.
         tell_prepared: whether outcomes name the halves that became pending, for the ledger.
     """
 
@@ -70,7 +68,6 @@ class CheckBudget:
     Args:
         left: None before the pass begins, because the number follows from the rules of the batch's
             time.
-        of_pass: what the pass began with.
         queued: halves that were due but over the budget, of the pages seen so far.
         asked: how many requests each group has had, by state.identity.group_part.
     """
@@ -147,16 +144,7 @@ def advance_page(
     state: GroupState,
     terms: TaskTerms,
 ) -> pd.DataFrame:
-    """Let one page decide, keep its state, and return its outcome as one row.
-
-    Args:
-        settings: sizes and keys.
-        budget: what the pass may still ask.
-        place: the page's number and half partition.
-        events: of this batch.
-        state: the page's.
-        terms: of the batch.
-    """
+    """Let one page decide, keep its state, and return its outcome as one row."""
     number, partition = place
     clock_ms, rules = state.getCurrentProcessingTimeMs(), terms.rules
     # The rules compare with times that the brokers gave, so they get the brokers' time.

@@ -54,12 +54,6 @@ def groups_without_members(
 
     Very many groups would keep the driver from its other work: after LOOK_S_MAX it leaves the rest
     out.
-
-    Args:
-        admin: an open admin client.
-        names: the names of Checkback's topics.
-        groups: their names.
-        clock_s: a clock that is never set.
     """
     until_s = clock_s() + LOOK_S_MAX
     in_any_order = random.sample(sorted(groups), len(groups))

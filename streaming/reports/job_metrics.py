@@ -37,22 +37,13 @@ class SilentGroups:
 
     A group is asked once per check interval, a progress line comes more often: between two
     requests the group stays as it was found.
-
-    Args:
-        keep_ms: how long a group stays that is not asked any more.
     """
 
     keep_ms: int
     _found_ms: dict[str, int] = field(default_factory=dict)
 
     def take(self, asked: Iterable[str], silent: Collection[str], now_ms: int) -> int:
-        """Add the result of a look at groups; return how many are silent now.
-
-        Args:
-            asked: the groups that were looked at.
-            silent: those of them without a live member.
-            now_ms: the time.
-        """
+        """Add the result of a look at groups; return how many are silent now."""
         for group in asked:
             if group in silent:
                 self._found_ms[group] = now_ms
@@ -64,14 +55,7 @@ class SilentGroups:
 
 
 class JobMetrics:
-    """Fills the instruments. Batches, the driver's loop and scrapes may call it at once.
-
-    Args:
-        instruments: what is filled.
-        settings: the pipeline's.
-        progress: asked for what is pending whenever metrics are read.
-        now_ms: the wall clock.
-    """
+    """Fills the instruments. Batches, the driver's loop and scrapes may call it at once."""
 
     def __init__(
         self,
@@ -104,12 +88,7 @@ class JobMetrics:
         self._watch("checkback_oldest_pending_age_seconds", self._oldest_age_s)
 
     def add_batch(self, report: BatchReport, took_s: float) -> None:
-        """Add a batch.
-
-        Args:
-            report: of its tasks.
-            took_s: how long its job took.
-        """
+        """Add a batch."""
         fill = self._fill
         self._add_report(report)
         fill.add("checkback_batches_total")
@@ -148,8 +127,6 @@ class JobMetrics:
         """Set the gauges of producer groups.
 
         Args:
-            asked: groups that requests were sent to.
-            without_members: those of them that have no live member.
             without_topic: groups that have no check topic, and so never had a member.
         """
         silent = {*without_members, *without_topic}

@@ -30,11 +30,7 @@ SPARK_LEVELS: Final = {"WARNING": "WARN"}
 
 
 class Brokers:
-    """Tells whether the brokers answer.
-
-    Args:
-        settings: where they are.
-    """
+    """Tells whether the brokers answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -54,13 +50,7 @@ class Brokers:
 
 
 class Observation:
-    """Collects what the job reports, and answers scrapes and probes.
-
-    Args:
-        settings: the pipeline's.
-        progress: what is pending.
-        now_ms: the wall clock.
-    """
+    """Collects what the job reports, and answers scrapes and probes."""
 
     def __init__(self, settings: Settings, progress: Progress, now_ms: Callable[[], int]) -> None:
         self.log_level = settings.log_level
@@ -82,11 +72,7 @@ class Observation:
         return None if self._server is None else self._server.url
 
     def started(self, set_spark_level: SetLevel) -> None:
-        """Note that the query runs.
-
-        Args:
-            set_spark_level: sets the level of Spark's log.
-        """
+        """Note that the query runs."""
         self._levels["spark"] = lambda level: set_spark_level(SPARK_LEVELS.get(level, level))
         self._health.started()
 

@@ -34,8 +34,6 @@ class OffsetPublisher:
 
     Args:
         group: the consumer group: the application id.
-        connection: librdkafka's settings for the connection.
-        now_s: a clock that only goes forward.
     """
 
     group: str
@@ -52,11 +50,7 @@ class OffsetPublisher:
         return not self._is_asked and self.now_s() - self._asked_s >= INTERVAL_S
 
     def publish(self, progress: Mapping[str, Any] | None) -> None:
-        """Commit the end offsets of the last finished batch if they are new.
-
-        Args:
-            progress: Spark's progress of the last batch, None before the first.
-        """
+        """Commit the end offsets of the last finished batch if they are new."""
         ends = end_offsets(progress)
         if not ends or ends == self._published:
             return

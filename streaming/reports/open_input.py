@@ -41,8 +41,6 @@ class Stall:
     """A partition that is not read further.
 
     Args:
-        topic: the topic.
-        partition: the partition.
         offset: where reading stands: the first record of the open transaction.
         waiting: how many offsets wait from there on.
         stalled_s: for how long at least.
@@ -101,7 +99,6 @@ class StallHistory:
         Args:
             stable: by partition, up to where what is committed can be read.
             ends: by partition, where it ends.
-            now_s: when, by a clock that is never set.
         """
         since: dict[Place, tuple[int, float]] = {}
         for place, at in stable.items():
@@ -120,9 +117,6 @@ class StallWatch:
     """Finds partitions of the pipeline's input that stand still.
 
     Args:
-        settings: the topics, and how to reach the brokers.
-        admin: an open admin client.
-        clock_s: a clock that is never set.
         pause_s: least time between two looks; an earlier call returns what the last one found.
         read: returns up to where each partition was read, as far as that is known.
     """

@@ -127,13 +127,10 @@ class ProgressLine:
     """The content of one line.
 
     Args:
-        time_ms: the time of the line.
         batch_id: the last batch that was written, None before the first.
-        batches: batches since the last line.
         batch_ms: how long the last batch took, None before the first.
         events_per_s: halves and ops read per second since the last line.
         counts: counts since the last line, by name.
-        pending: halves without a verdict.
         oldest_pending_ms: age of the oldest of them, None if none is pending.
         check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
         undelivered_groups: groups with a check topic that is missing or took no request, and the
@@ -142,7 +139,6 @@ class ProgressLine:
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.
         stalls: partitions that are not read further; see streaming.stalls.
-        brokers_answer: whether the brokers answered when the line was made.
         short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
             transaction there.
         unread: what lies unread on each topic, by the brokers.
@@ -174,11 +170,7 @@ class ProgressLine:
 
 @dataclass(slots=True)
 class Progress:
-    """Collects the reports of batches; one thread adds them, another reads lines.
-
-    Args:
-        index: the pending halves.
-    """
+    """Collects the reports of batches; one thread adds them, another reads lines."""
 
     index: PendingIndex = field(default_factory=PendingIndex)
     totals: Counter[str] = field(default_factory=Counter)

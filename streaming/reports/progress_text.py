@@ -27,8 +27,6 @@ def event_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
     """Return an event other than progress as text for a terminal.
 
     Args:
-        event: its name.
-        facts: its fields.
         width: columns; a longer text goes on in further lines, between words. No name is broken.
     """
     return "\n".join(_folded(_sentence(event, facts), width))
@@ -38,7 +36,6 @@ def progress_text(line: ProgressLine, width: int = 80) -> str:
     """Return a progress line as text for a terminal.
 
     Args:
-        line: the line.
         width: columns; a longer text goes on in further lines: between two of its parts, and
             between words of a part that is too long for a line. No name is broken.
     """

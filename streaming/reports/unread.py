@@ -22,7 +22,6 @@ class Unread:
     """What is unread on a topic.
 
     Args:
-        topic: the topic.
         records: how many offsets readers of committed records could read and the pipeline has not.
         oldest_s: age of the oldest, from the first look that found it; 0 if all is read.
         still_s: for how long nothing was read of the partition where reading has stood longest.
@@ -55,7 +54,6 @@ class UnreadHistory:
         Args:
             read: by partition, up to where it was read.
             ends: by partition, where it ends for a reader of committed records.
-            now_s: when, by a clock that is never set.
         """
         known = {place: end for place, end in ends.items() if place in read}
         for place, end in known.items():

@@ -66,7 +66,6 @@ class AccountRow:
     """An account, as verification needs it.
 
     Args:
-        flags: what it is.
         pads: of its secrets: one, or two while the secret is changed.
     """
 
@@ -156,7 +155,6 @@ def exception_key(access_key: str, kind: str, name: str) -> str:
     Args:
         access_key: the account; the reader of rules sees to it that it has no line end.
         kind: TOPIC, GROUP or ANSWER.
-        name: of the topic or group.
     """
     return f"{access_key}\n{kind}{name}"
 

@@ -23,12 +23,7 @@ SEPARATOR: Final = "\n"
 def address_pattern(
     everywhere: Iterable[RemoteAddressStrategy], by_account: Mapping[str, RemoteAddressStrategy]
 ) -> str:
-    """Return an expression over access key, SEPARATOR and address; empty if none can match.
-
-    Args:
-        everywhere: for all accounts.
-        by_account: by access key.
-    """
+    """Return an expression over access key, SEPARATOR and address; empty if none can match."""
     shared = [text for one in everywhere for text in _texts(one)]
     choices = [f"[^{SEPARATOR}]+{SEPARATOR}(?:{'|'.join(shared)})"] if shared else []
     for access_key, strategy in by_account.items():

@@ -43,12 +43,6 @@ def decode(
     large a half may be, which halves an op or a feedback may name, and which ops relays take;
     outside of a batch anything goes.
 
-    Args:
-        rows: as Spark's Kafka source gives them, with headers.
-        topics: the names of the topics.
-        page_size: half offsets per page.
-        verification: refuses what the rules of access control forbid; None where there are none.
-
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
         offset long (of the half), time_ms long (of the record), identity long (see

@@ -58,9 +58,6 @@ def read_topics(
     transaction.
 
     Args:
-        spark: a running session.
-        topics: the topics to read.
-        connection: settings of Spark's Kafka source.
         events_max: how many records a batch reads at most.
         polls_small: whether to have few records in memory at once, however slow that is.
         drops_topic: whether the query runs one batch without records and with a topic less than the

@@ -34,12 +34,7 @@ HASHES: Final = {
 
 @dataclass(frozen=True)
 class RecordVerification:
-    """The rules of one version, in the session's JVM.
-
-    Args:
-        spark: the session.
-        table: the rules.
-    """
+    """The rules of one version, in the session's JVM."""
 
     spark: SparkSession = field(repr=False)
     table: AccessTable

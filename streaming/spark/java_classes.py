@@ -136,9 +136,7 @@ def call_for_rows(
     reorders the call.
 
     Args:
-        spark: the session.
         made: the object; each task has a copy of its own.
-        method: returns what the next argument says.
         returned: Spark's name of a type; the columns of a row, where it is one. It may be null.
         arguments: of the method, of just the types that it takes.
     """

@@ -98,10 +98,6 @@ def spark_master(settings: Settings) -> str:
 def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     """Start Spark, or return the session that already runs.
 
-    Args:
-        settings: the master, `spark.*` and the state partitions.
-        jars: the jars of Spark's Kafka source; Spark sends them to executors.
-
     Raises:
         ConfigurationError: spark-submit was given another master than the settings name.
         PrerequisiteError: the JVM did not start.

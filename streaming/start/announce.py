@@ -24,11 +24,6 @@ STORE_TIMEOUT_S: Final = 30.0
 def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) -> bool:
     """Write this start's status; return whether there is a topic for it.
 
-    Args:
-        settings: the job's.
-        connection: librdkafka's settings for the connection.
-        now_ms: the time of the start.
-
     Raises:
         BrokerError: the brokers do not answer, or the topic is there and could not be written.
     """
@@ -82,15 +77,6 @@ def produce_and_wait(
     """Append one record and return Kafka's report of where and when it was stored.
 
     Without idempotence it may be stored twice.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topic: where to.
-        value: the record's.
-        key: the record's.
-        headers: the record's.
-        partition: of the topic.
-        timeout_s: how long to wait.
 
     Raises:
         BrokerError: the record may not be stored.

@@ -32,7 +32,6 @@ class AheadWatch:
 
     Args:
         brokers_ms: asks the brokers for their time; returns None where they do not tell it.
-        now_ms: the wall clock.
         steady_s: the clock that only goes forward.
     """
 

@@ -25,7 +25,6 @@ class PlannedRun:
     """One batch that is planned already, and how its query reads.
 
     Args:
-        topics: the topics that the query reads.
         drops_topic: whether Spark would take the plan for lost data: it has a topic less than the
             one before, or begins with one that has lost its first records.
         batch: its number. Where another job has finished it meanwhile, Spark plans the next one,
@@ -43,10 +42,8 @@ class DirectOpTopic:
 
     Args:
         store: the checkpoint; no query runs over it.
-        topics: the names of the topics.
         find_ends: returns where the topic's partitions end, given how many there are, once no
             transaction is open.
-        now_ms: the wall clock.
     """
 
     store: CheckpointStore

@@ -44,13 +44,7 @@ LeaderEpochs = Mapping[Place, LeaderEpoch]
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """A partition that lost records which were read.
-
-    Args:
-        place: topic and partition.
-        read_to: the offset up to which it was read.
-        lost_from: the first offset that was lost.
-    """
+    """A partition that lost records which were read."""
 
     place: Place
     read_to: int
@@ -90,12 +84,7 @@ def log_ends(admin: AdminClient, places: Collection[Place]) -> LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class KeptRecords:
-    """Compares what was read with what the brokers have.
-
-    Args:
-        connection: librdkafka settings that reach the brokers.
-        pause: waits that many seconds.
-    """
+    """Compares what was read with what the brokers have."""
 
     connection: Mapping[str, Any]
     pause: Callable[[float], object] = time.sleep

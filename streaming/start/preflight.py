@@ -81,10 +81,6 @@ def require_settings(
 ) -> None:
     """Refuse settings that the pipeline can't run with.
 
-    Args:
-        settings: in effect.
-        keys: those that have to be set.
-
     Raises:
         ConfigurationError: names the key.
     """

@@ -18,12 +18,6 @@ def fence_older(
 ) -> SinkSettings:
     """Begin the job's epoch, which fences every older job; return the sink's settings with it.
 
-    Args:
-        sink: the sink's settings, with the checkpoint's query id.
-        settings: the job's settings.
-        facts: the limits of the brokers.
-        store: the checkpoint.
-
     Raises:
         CheckpointError: markers and checkpoint contradict each other.
         ConfigurationError: the transaction timeout is longer than the brokers allow.

@@ -55,7 +55,6 @@ class Claim:
 
     Args:
         claim_id: random; the checkpoint keeps it.
-        application_id: the job's application id.
         checkpoint: the job's checkpoint, as in its settings.
         half_topic_id: Kafka's id of the half topic; "" in a claim of an earlier version.
     """
@@ -92,12 +91,6 @@ def claim_topics(
 ) -> None:
     """Claim the topics for this checkpoint; one that ever planned a batch already has them.
 
-    Args:
-        settings: the job's.
-        connection: librdkafka's settings for the connection.
-        store: the checkpoint.
-        half_topic_id: Kafka's id of the half topic.
-
     Raises:
         CheckpointError: another checkpoint has claimed them, perhaps after this one.
         BrokerError: the settled topic can't be written or read.
@@ -122,10 +115,6 @@ class ClaimWatch:
     """Repeats the claim while a job runs, and ends a job whose topics another one has claimed.
 
     Args:
-        settings: the job's.
-        connection: librdkafka's settings for the connection.
-        store: the checkpoint.
-        half_topic_id: Kafka's id of the half topic.
         marks_kept_ms: the settled topic's retention; None where it is not known.
         now_ms: the wall clock, which goes on while a machine is suspended.
     """
@@ -171,7 +160,6 @@ def mark_won(store: CheckpointStore, claim_id: str = "", offset: int | None = No
     another.
 
     Args:
-        store: the checkpoint.
         claim_id: of its claim, "" if it wrote none yet.
         offset: where its last claim is.
     """

@@ -69,13 +69,10 @@ def listed_ends(
     """Return one offset of each partition; -1 where no record is as young as `which` asks.
 
     Args:
-        admin: an open admin client.
-        places: the partitions.
         which: the first offset, the last, or that of a time.
         isolation: whether the end is the one for readers of committed records.
         timeout_s: bounds each request.
         retry_s: for how long to ask again while a partition's leader is changing.
-        pause: waits that many seconds.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse, or a partition has no leader.

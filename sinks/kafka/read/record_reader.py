@@ -103,7 +103,6 @@ class RecordReader:
         A record of which something can't be read is yielded without that part.
 
         Args:
-            partition: partition of the topic.
             offsets: int64[n], ascending, without repeats, all below the partition's end.
 
         Raises:

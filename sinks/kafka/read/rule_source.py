@@ -68,11 +68,7 @@ class RuleSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """The rules in a file.
-
-    Args:
-        path: the file.
-    """
+    """The rules in a file."""
 
     path: str
     is_written_whole: ClassVar[bool] = False
@@ -95,13 +91,7 @@ class FileRules:
 
 @dataclass(slots=True)
 class TopicRules:
-    """The newest record of a topic with one partition, best a compacted one.
-
-    Args:
-        topic: its name.
-        connection: librdkafka's settings for the connection.
-        pause: waits for that many seconds.
-    """
+    """The newest record of a topic with one partition, best a compacted one."""
 
     topic: str
     connection: dict[str, Any]
@@ -228,10 +218,6 @@ def settled_rules(
     A file that is cut at the end of an account has no mistakes. So rules that may be a part are
     returned only when the next look finds them again.
 
-    Args:
-        source: where the rules are.
-        pause: waits for that many seconds.
-
     Raises:
         ConfigurationError: they can't be read, have mistakes, or are others at every look.
     """
@@ -267,7 +253,6 @@ def present_rules(settings: Settings, *, may_be_part: bool = True) -> AccessCont
     """Return the rules as they are now, None where access control is off.
 
     Args:
-        settings: name where they are.
         may_be_part: whether one look is enough, which may find a file half written.
 
     Raises:

@@ -21,8 +21,6 @@ class RuleWatch:
 
     Args:
         source: where; None where access control is off.
-        clock_s: a clock that only goes forward.
-        pause: waits for that many seconds.
     """
 
     source: RuleSource | None

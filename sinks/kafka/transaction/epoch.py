@@ -49,7 +49,6 @@ def begin_epoch(
 
     Args:
         settings: the sink's; their epoch does not matter.
-        partitions: number of state partitions.
         marked: state partitions that had a marker when the start looked.
         next_batch: the next batch for the marker of a state partition that never had one.
 

@@ -53,9 +53,6 @@ def initialise_once_ended(
     """Initialise a producer; wait for as long as lost replicas keep its id's transaction open.
 
     Args:
-        producer: a new one.
-        settings: the sink's.
-        state_partition: number of the state partition.
         timeout_s: how long the brokers may take to end a transaction that nothing keeps open.
         look: called between two tries; it raises an error to end the wait.
 
@@ -147,7 +144,6 @@ def _obstacles(
     """Return which topics' bounds reject ends of transactions, and which topics lack replicas.
 
     Args:
-        settings: the sink's.
         awaited: the topics that may be meant. None: any; then a lack of replicas counts before a
             bound, because it passes.
 
