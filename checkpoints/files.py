@@ -64,19 +64,11 @@ class ReadableCheckpoint(FolderFiles, ABC):
         return max(self.batch_times_ms(log), default=None)
 
     def planned(self, batch: int) -> PlannedBatch:
-        """Return Spark's plan of a batch.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
+        """Return Spark's plan of a batch."""
         return read_log(self, f"offsets/{batch}", parse_offsets, f"The plan of batch {batch}")
 
     def read_own(self, name: str) -> str | None:
-        """Return one of Checkback's own files as text, None if it does not exist.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
+        """Return one of Checkback's own files as text, None if it does not exist."""
         if not self.exists(f"{OUR_FOLDER}/{name}"):
             return None
         try:
@@ -107,11 +99,7 @@ def require_readable(checkpoint: ReadableCheckpoint) -> None:
 
 
 def read_log(files: FolderFiles, name: str, parse: Callable[[bytes], T], about: str) -> T:
-    """Return what one of Spark's log files says.
-
-    Raises:
-        CheckpointError: it can't be read.
-    """
+    """Return what one of Spark's log files says."""
     try:
         return parse(files.read(name))
     except (BrokenLogError, UnreadableFileError) as error:

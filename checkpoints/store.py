@@ -75,27 +75,15 @@ class CheckpointStore(ReadableCheckpoint):
         return str(self._file_system().getScheme())
 
     def read(self, name: str) -> bytes:
-        """Return a file's content.
-
-        Raises:
-            UnreadableFileError: it can't be read.
-        """
+        """Return a file's content."""
         return self._content(name, None)
 
     def read_end(self, name: str, length: int) -> bytes:
-        """Return the last bytes of a file; the whole file if it is shorter.
-
-        Raises:
-            UnreadableFileError: it can't be read.
-        """
+        """Return the last bytes of a file; the whole file if it is shorter."""
         return self._content(name, length)
 
     def replace(self, name: str, text: str) -> None:
-        """Write a file; readers see the old content or the new, never a part of it.
-
-        Raises:
-            PrerequisiteError: no space, no permission, or the path can't be written.
-        """
+        """Write a file; readers see the old content or the new, never a part of it."""
         with self._refusals():
             if self._is_conditional(self._path(name)):
                 # The object appears when it is closed. A rename would be a copy, before which the
@@ -146,9 +134,6 @@ class CheckpointStore(ReadableCheckpoint):
 
         Returns:
             False if the file existed; it is left as it was.
-
-        Raises:
-            PrerequisiteError: no space, no permission, or the path can't be written.
         """
         path = self._path(name)
         with self._refusals():
@@ -179,11 +164,7 @@ class CheckpointStore(ReadableCheckpoint):
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def query_id(self) -> str | None:
-        """Return Spark's id of the query, None for a checkpoint that never ran.
-
-        Raises:
-            CheckpointError: it can't be read.
-        """
+        """Return Spark's id of the query, None for a checkpoint that never ran."""
         if not self.exists("metadata"):
             return None
         return read_log(self, "metadata", parse_query_id, "The id of the query")

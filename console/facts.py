@@ -74,11 +74,7 @@ class KafkaFacts:
     _admin: Any = field(default=None)
 
     def groups(self) -> list[GroupRow]:
-        """Return the groups that have pending halves or a check topic.
-
-        Raises:
-            BrokerError: the brokers do not answer.
-        """
+        """Return the groups that have pending halves or a check topic."""
         counted = self._counted()
         pending = counted or {}
         try:
@@ -127,20 +123,12 @@ class KafkaFacts:
         return GroupRow(facts, judge_group(facts), is_counted)
 
     def lag(self) -> list[ReadPosition]:
-        """Return how far the pipeline has read, by the offsets that it publishes.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
-        """
+        """Return how far the pipeline has read, by the offsets that it publishes."""
         ends = topic_ends(self.settings, self.settings.topics.read_with_relay)
         return read_positions(published_offsets(self.settings, ends) if ends else {}, {}, ends)
 
     def oldest_unread_age_ms(self, positions: list[ReadPosition]) -> int | None:
-        """Return the age of the oldest record that was not read, None if all were.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
-        """
+        """Return the age of the oldest record that was not read, None if all were."""
         stored_ms = oldest_unread_ms(self.settings, positions)
         return None if stored_ms is None else max(0, self.now_ms() - stored_ms)
 
@@ -173,22 +161,14 @@ class KafkaFacts:
             return finder.find(name)
 
     def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
-        """Return the newest discarded halves that a filter chooses, newest first.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
-        """
+        """Return the newest discarded halves that a filter chooses, newest first."""
         with self.scanner() as scanner:
             records = scanner.scan(self.settings.topics.discarded, newest=SEARCHED_OFFSETS_MAX)
             found = [one for one in discarded_halves(records) if wanted.takes(one)]
         return found[: -SHOWN_RECORDS_MAX - 1 : -1]
 
     def refused(self, reason: str = "") -> list[dict[str, Any]]:
-        """Return the newest refused records, newest first, without their bodies.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
-        """
+        """Return the newest refused records, newest first, without their bodies."""
         kept: deque[dict[str, Any]] = deque(maxlen=SHOWN_RECORDS_MAX)
         resent: dict[str, str] = {}
         with self.scanner() as scanner:

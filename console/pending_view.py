@@ -159,11 +159,7 @@ def asked_ms(notes: list[TermsNote], deadline_ms: int) -> int | None:
 
 
 def read_checkpoint(settings: Settings, known: Reading | None = None) -> Reading:
-    """Return what the checkpoint holds; what is known already if no batch was committed since.
-
-    Raises:
-        CheckbackError: as for `PendingView.refresh`.
-    """
+    """Return what the checkpoint holds; what is known already if no batch was committed since."""
     with checkpoint_readable(settings):
         from checkback.operations.checkpoint.open import open_state
 

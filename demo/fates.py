@@ -86,11 +86,7 @@ class Order:
 
 
 def count_fates(orders: int) -> dict[Fate, int]:
-    """Return how many orders get each fate: several of each, most of them committed at once.
-
-    Raises:
-        UsageError: too few to show every fate.
-    """
+    """Return how many orders get each fate: several of each, most of them committed at once."""
     if orders < ORDERS_MIN:
         raise UsageError(
             f"{orders} orders are too few to show every fate.",
@@ -110,9 +106,6 @@ def plan_orders(orders: int, seed: int) -> list[Order]:
 
     Batches with a kill are placed between ordinary ones. The first batch holds the orders
     that are never answered for; a process of their own sends them.
-
-    Raises:
-        UsageError: too few to show every fate.
     """
     batches = _batches(count_fates(orders), seed)
     fates = [(number, fate) for number, batch in enumerate(batches) for fate in batch]

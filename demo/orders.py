@@ -98,11 +98,7 @@ class OrderDatabase:
         return sorted((_order(row) for row in rows), key=lambda order: order.order_id)
 
     def place(self, order: Order, status: OrderStatus) -> None:
-        """Insert the order in a transaction of its own.
-
-        Raises:
-            OrderExistsError: a check has closed it already.
-        """
+        """Insert the order in a transaction of its own."""
         with self.transaction() as connection:
             insert_order(connection, order, status)
 
@@ -165,11 +161,7 @@ class OrderDatabase:
 
 
 def insert_order(connection: sqlite3.Connection, order: Order, status: OrderStatus) -> None:
-    """Insert the order inside a running transaction.
-
-    Raises:
-        OrderExistsError: a check has closed it already.
-    """
+    """Insert the order inside a running transaction."""
     try:
         connection.execute(
             "INSERT INTO orders (order_id, status, body) VALUES (?, ?, ?)",

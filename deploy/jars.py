@@ -85,31 +85,19 @@ def ensure_jars(conf: Conf) -> list[Path]:
 
 
 def pipeline_jars(settings: Settings) -> list[Path]:
-    """Return the jars of a driver with these settings, fetched; none where spark-submit has them.
-
-    Raises:
-        PrerequisiteError, OperationalError: as for ensure_jars.
-    """
+    """Return the jars of a driver, fetched; none where spark-submit has them."""
     if is_submitted():
         return []
     return [*ensure_jars("spark"), *store_jars(settings)]
 
 
 def store_jars(settings: Settings) -> list[Path]:
-    """Return the jars with which a JVM reaches the checkpoint; none for a folder or HDFS.
-
-    Raises:
-        PrerequisiteError, OperationalError: as for ensure_jars.
-    """
+    """Return the jars with which a JVM reaches the checkpoint; none for a folder or HDFS."""
     return ensure_jars("s3") if is_on_s3(settings.checkpoint) else []
 
 
 def locked_jars(lock: Path = LOCK_FILE) -> Iterator[LockedJar]:
-    """Yield every jar of the lock.
-
-    Raises:
-        OperationalError: the lock can't be read.
-    """
+    """Yield every jar of the lock."""
     for line in lock.read_text("ascii").splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
@@ -122,11 +110,7 @@ def locked_jars(lock: Path = LOCK_FILE) -> Iterator[LockedJar]:
 
 
 def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
-    """Return file name to sha256 for each conf.
-
-    Raises:
-        OperationalError: the lock can't be read.
-    """
+    """Return file name to sha256 for each conf."""
     jars: dict[Conf, dict[str, str]] = {conf: {} for conf in CONFS}
     for one in locked_jars(lock):
         jars[one.conf][one.file] = one.sha256

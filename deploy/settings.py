@@ -77,11 +77,7 @@ def load_settings(
 def load_with_sources(
     config_path: Path | None, env: Mapping[str, str], flags: Mapping[str, object]
 ) -> LoadedSettings:
-    """Return the settings in effect and the source of each.
-
-    Raises:
-        ConfigurationError: as for load_settings.
-    """
+    """Return the settings in effect and the source of each."""
     layers: list[tuple[Source, Mapping[str, object]]] = [
         ("file", read_file(config_path) if config_path else {}),
         ("environment", read_environment(env)),

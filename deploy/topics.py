@@ -172,11 +172,7 @@ def _found(
 def create_missing(
     admin: Admin, plans: Iterable[TopicPlan], pause: Callable[[float], object] = time.sleep
 ) -> set[str]:
-    """Create topics that are missing; return those that this call created.
-
-    Raises:
-        BrokerError: Kafka refuses.
-    """
+    """Create topics that are missing; return those that this call created."""
     left = {
         plan.name: {
             "num_partitions": -1 if plan.partitions is None else plan.partitions,

@@ -123,11 +123,7 @@ def write(
     has_ops: bool,
     firsts: Mapping[int, int],
 ) -> None:
-    """Write a number of transactions to each half partition; return when the brokers have them.
-
-    Raises:
-        BrokerError: a record was not stored.
-    """
+    """Write a number of transactions to each half partition; return when the brokers have them."""
     failures: list[str] = []
 
     def reported(error: KafkaError | None, _: object) -> None:

@@ -160,30 +160,18 @@ def op_ranges_of(document: Mapping[str, Any]) -> dict[int, OpRange]:
 
 
 def noted_of_plan(store: CheckpointStore, batch: int, planned_ms: int) -> BatchTerms | None:
-    """Return the terms that a note holds for this plan of a batch, None where there is none.
-
-    Raises:
-        CheckpointError: the note can't be read.
-    """
+    """Return the terms that a note holds for this plan of a batch, None where there is none."""
     note = _read(store, batch)
     return note.terms if note is not None and note.planned_ms == planned_ms else None
 
 
 def noted_before(store: CheckpointStore, batch: int) -> BatchTerms | None:
-    """Return the terms of the newest note for an earlier batch, None where there is none.
-
-    Raises:
-        CheckpointError: the note can't be read.
-    """
+    """Return the terms of the newest note for an earlier batch, None where there is none."""
     return _newest(store, [number for number in store.own_numbers(FOLDER) if number < batch])
 
 
 def newest_terms(store: CheckpointStore) -> BatchTerms | None:
-    """Return the terms of the newest note, None where there is none.
-
-    Raises:
-        CheckpointError: the note can't be read.
-    """
+    """Return the terms of the newest note, None where there is none."""
     return _newest(store, store.own_numbers(FOLDER))
 
 
@@ -219,11 +207,7 @@ def note_terms(
 
 
 def all_notes(checkpoint: ReadableCheckpoint) -> list[TermsNote]:
-    """Return every note that is kept, the oldest first; also of a checkpoint read without Spark.
-
-    Raises:
-        CheckpointError: a note can't be read.
-    """
+    """Return every note that is kept, the oldest first; also of a checkpoint read without Spark."""
     start = f"{OUR_FOLDER}/{FOLDER}/"
     stems = (
         name.removeprefix(start).removesuffix(".json")

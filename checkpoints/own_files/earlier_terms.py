@@ -27,11 +27,7 @@ OP_RANGES: Final = "half_bounds"
 def earlier_terms(
     store: CheckpointStore, batch: int, plan: PlannedBatch, before: PlannedBatch | None
 ) -> BatchTerms | None:
-    """Return the terms that a batch was begun with; None where the checkpoint has no rules.
-
-    Raises:
-        CheckpointError: a file can't be read.
-    """
+    """Return the terms that a batch was begun with; None where the checkpoint has no rules."""
     history = _newest(store, RULES)
     if history is None:
         return None
@@ -46,11 +42,7 @@ def earlier_terms(
 
 
 def earlier_access(store: CheckpointStore) -> AccessVersion | None:
-    """Return the rules of access that were recorded last, None where none ever were.
-
-    Raises:
-        CheckpointError: the record can't be read.
-    """
+    """Return the rules of access that were recorded last, None where none ever were."""
     found = _newest(store, ACCESS)
     return None if found is None else AccessVersion(str(found["version"]), str(found["salt"]))
 

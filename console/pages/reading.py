@@ -244,11 +244,7 @@ def stored_until_ms(older_than: str, now_ms: int) -> int | None:
 
 
 def parsed(at: str) -> Position:
-    """Return a position out of an address.
-
-    Raises:
-        NotFoundError: it is none.
-    """
+    """Return a position out of an address."""
     place = Position.parse(at)
     if place is None:
         raise NotFoundError(f"{at!r} is not a position.", remedy="Write partition:offset.")

@@ -84,12 +84,7 @@ class Inspection:
 
 
 def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
-    """Inspect the checkpoint in the settings; its pipeline may be running.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-        CheckpointError: the state can't be read.
-    """
+    """Inspect the checkpoint in the settings; its pipeline may be running."""
     runs = is_pipeline_running(settings)
     found = with_running(verify(store), runs)
     held = read_state(store)

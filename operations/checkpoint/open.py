@@ -126,11 +126,7 @@ def marker_settings(
 
 
 def read_markers(sink: SinkSettings, state_partitions: int) -> dict[int, int]:
-    """Return the first batch of which nothing is written, by state partition that has a marker.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the first batch of which nothing is written, by state partition that has a marker."""
     store = MarkerStore(sink)
     try:
         found = store.read(list(range(state_partitions)))

@@ -120,11 +120,7 @@ def repartition(
 
 
 def look_ahead(settings: Settings, store: CheckpointStore, partitions: int) -> RepartitionPlan:
-    """Return what a repartition would do.
-
-    Raises:
-        UsageError, CheckpointError: as for repartition.
-    """
+    """Return what a repartition would do."""
     require_not_running(settings)
     return _plan_of(store, partitions)[1]
 

@@ -106,11 +106,7 @@ def _lost_records(connection: Mapping[str, Any], files: ReadableCheckpoint) -> l
 
 
 def ledger_batch(settings: Settings, query_id: str) -> int | None:
-    """Return the last batch of a query that has rows in the ledger; None without ledger or rows.
-
-    Raises:
-        PrerequisiteError: the ledger can't be read.
-    """
+    """Return the last batch of a query that has rows in the ledger; None without ledger or rows."""
     if not settings.ledger:
         return None
     from checkback.sinks.ledger.table import DeltaLedger  # delta-rs is for those with a ledger

@@ -72,11 +72,7 @@ class FinalPlanner:
         self._router = Router(self._names, self._find, facts.now_ms, measures_all=True)
 
     def plan(self, refused: RefusedRecord) -> RecordAction[RefusedRecord]:
-        """Return the final of a refused record, or why there is none.
-
-        Raises:
-            BrokerError: the brokers do not answer.
-        """
+        """Return the final of a refused record, or why there is none."""
         made = self._made(refused)
         if isinstance(made, str):
             return RecordAction(refused, obstacle=made)
@@ -124,11 +120,7 @@ class FinalPlanner:
 def chosen_records(
     scanner: TopicScanner, topics: TopicNames, wanted: RecordFilter
 ) -> list[RefusedRecord]:
-    """Return the refused records that a filter chooses, the oldest refusal first.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the refused records that a filter chooses, the oldest refusal first."""
     found = refused_records(scanner.scan(topics.refused))
     return [one for one in found if wanted.takes(one)]
 

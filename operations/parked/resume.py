@@ -70,9 +70,6 @@ def chosen_halves(
 
     If the new half was refused, the old one was not resumed, and can be resumed once more: the
     account is no admin, or new transactions are rejected.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
     """
     found = [one for one in discarded_halves(scanner.scan(topics.discarded)) if wanted.takes(one)]
     resumed_at_ms = [one.resumed_at_ms for one in found if one.resumed_to]

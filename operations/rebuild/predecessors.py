@@ -51,9 +51,6 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
 
     Args:
         own: the sink settings of the new query, which is left out.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
     """
     found = []
     for application_id, query_id in _marker_groups(own.connection):
@@ -102,11 +99,7 @@ def still_running(sign: str) -> CheckpointError:
 
 
 def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
-    """Fence the queries for good, and abort the Kafka transactions that they left open.
-
-    Raises:
-        BrokerError: Kafka refused.
-    """
+    """Fence the queries for good, and abort the Kafka transactions that they left open."""
     for one in predecessors:
         retire(one.settings, max(one.markers) + 1)
 

@@ -57,9 +57,6 @@ def find_spans(
 
     Args:
         partitions: how many each topic has; the decided topic is read where it is among them.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
     """
     admin = AdminClient({**connection})
     with_ends = [

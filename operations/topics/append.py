@@ -21,11 +21,7 @@ def append(
     value: bytes | None,
     headers: Headers,
 ) -> Position:
-    """Append one record and return its position.
-
-    Raises:
-        BrokerError: the record may not be stored.
-    """
+    """Append one record and return its position; after a BrokerError it may be stored, too."""
     safe = {**connection, "enable.idempotence": True}
     stored = produce_and_wait(safe, topic, value, key=key, headers=headers, partition=partition)
     return Position(stored.partition() or 0, stored.offset() or 0)
@@ -37,11 +33,7 @@ CONFIGS: Final = {"cleanup.policy": "compact"}
 
 
 def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
-    """Append rules to a topic, made with one compacted partition if missing; return where they are.
-
-    Raises:
-        BrokerError: Kafka can't be reached, or refuses.
-    """
+    """Append rules to a topic, made with one compacted partition if missing; return their place."""
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         if topic not in find_topics(admin, [topic]):
             create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])

@@ -67,11 +67,7 @@ def read_positions(
 
 
 def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return the end of each partition for a reader of committed records, of topics that exist.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the end of each partition for a reader of committed records, of topics that exist."""
     admin = AdminClient(settings.connection())
     try:
         known = retry_transient(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
@@ -90,11 +86,7 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
 def oldest_unread_ms(
     settings: Settings, positions: Iterable[ReadPosition], timeout_s: float = TIMEOUT_S
 ) -> int | None:
-    """Return when the brokers stored the oldest record that was not read; None if all were.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return when the brokers stored the oldest record that was not read; None if all were."""
     found: list[int] = []
     consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **settings.connection()})
     try:
@@ -109,11 +101,7 @@ def oldest_unread_ms(
 
 
 def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:
-    """Return the offsets that the pipeline commits for lag tools; none where it committed none.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the offsets that the pipeline commits for lag tools; none where it committed none."""
     connection = settings.connection()
     # A consumer that reads nothing: the Admin call for a group's offsets can abort the process
     # (librdkafka #3663, #4605).

@@ -127,9 +127,6 @@ class TopicScanner:
             from_ms: begin at the first record with this timestamp or a later one.
             newest: read at most this number of offsets of each partition, the last ones.
             may_be_hidden: as in `partitions`.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
         """
         numbers = self.partitions(topic, may_be_hidden=may_be_hidden)
         if partitions is not None:

@@ -97,11 +97,7 @@ class TransactionFinder:
         return assemble(at, half, events)
 
     def half_at(self, at: Position) -> FoundRecord | None:
-        """Return the half at that position, None if it is gone or there never was one.
-
-        Raises:
-            BrokerError: the brokers do not answer, or refuse.
-        """
+        """Return the half at that position, None if it is gone or there never was one."""
         return record_at(self.scanner, self.halves, at)
 
     def _halves(self, transaction_id: str, from_ms: int | None) -> list[FoundRecord]:
@@ -200,11 +196,7 @@ def _refused_final(events: Iterable[HistoryEvent], half_topic: str) -> bool:
 
 
 def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> FoundRecord | None:
-    """Return the record at a position, None if it is gone or there never was one.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the record at a position, None if it is gone or there never was one."""
     ends = {one.partition: one.offset for one in scanner.ends([reader.topic])}
     # A reader that seeks to after the end would start again at the first record.
     if at.offset >= ends.get(at.partition, 0):

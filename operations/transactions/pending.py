@@ -86,11 +86,7 @@ def half_reader(settings: Settings) -> RecordReader:
 
 
 def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:
-    """Return the transactions of pending halves, oldest first.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the transactions of pending halves, oldest first."""
     transactions = []
     left = iter(halves)
     while part := list(islice(left, RECORDS_AT_ONCE)):
@@ -124,11 +120,7 @@ def pending_of_group(
 def groups_pending(
     reader: RecordSource, groups: Sequence[PendingGroup]
 ) -> list[tuple[str, PendingGroup]]:
-    """Return what is pending by group name, "" if the half is gone from its topic.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return what is pending by group name, "" if the half is gone from its topic."""
     places = [Position(group.partition, group.offset) for group in groups]
     found = records_at(reader, places)
     named = [
@@ -141,11 +133,7 @@ def groups_pending(
 def records_at(
     reader: RecordSource, positions: Iterable[Position]
 ) -> dict[Position, PlacedRecord | None]:
-    """Return the record at each position, None where it is gone.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
-    """
+    """Return the record at each position, None where it is gone."""
     by_partition: dict[int, list[int]] = {}
     for at in sorted(set(positions)):
         by_partition.setdefault(at.partition, []).append(at.offset)

@@ -32,10 +32,6 @@ def write_key(address: Path) -> None:
 
 
 def read_key(address: Path) -> bytes:
-    """Return the key.
-
-    Raises:
-        OSError: there is none, or it is a link.
-    """
+    """Return the key."""
     with os.fdopen(os.open(key_file(address), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         return file.read()

@@ -12,31 +12,18 @@ if TYPE_CHECKING:
 
 
 def is_begun(sink: SinkSettings, partitions: int, ledger: DeltaLedger | None, batch: int) -> bool:
-    """Return whether Kafka or the ledger has anything of a batch.
-
-    Raises:
-        BrokerError: the markers can't be read.
-        PrerequisiteError: the ledger can't be read.
-    """
+    """Return whether Kafka or the ledger has anything of a batch."""
     return is_in_ledger(ledger, sink.query_id, batch) or is_written(sink, partitions, batch)
 
 
 def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
-    """Return whether the ledger has a batch's rows; one with nothing but halves sets no marker.
-
-    Raises:
-        PrerequisiteError: it can't be read.
-    """
+    """Return whether the ledger has a batch's rows; one with nothing but halves sets no marker."""
     last = None if ledger is None else ledger.last_batch(query_id)
     return last is not None and last >= batch
 
 
 def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
-    """Return whether a state partition has written a batch.
-
-    Raises:
-        BrokerError: the markers can't be read.
-    """
+    """Return whether a state partition has written a batch."""
     markers = MarkerStore(sink)
     try:
         found = markers.read(list(range(partitions)))

@@ -242,11 +242,7 @@ class TermsOfRun:
         context.setLocalProperty(TERMS_PROPERTY, task.to_property(terms.op_ranges))
 
     def plans_of(self, batch_id: int) -> BatchPlans:
-        """Return the plan of a batch and of the one before it; called once for each batch.
-
-        Raises:
-            CheckpointError: a plan can't be read.
-        """
+        """Return the plan of a batch and of the one before it; called once for each batch."""
         batch = self.plans.planned(batch_id)
         if self._last is not None and self._last[0] == batch_id - 1:
             before: PlannedBatch | None = self._last[1]

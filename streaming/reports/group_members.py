@@ -35,9 +35,6 @@ def live_members(admin: AdminClient, check_topic: str) -> int | None:
 
     An unknown group has none. Returns None if this user may not see the members, or if they can't
     be counted.
-
-    Raises:
-        KafkaException: the brokers do not answer.
     """
     return retry_transient(lambda: listed_members(admin, check_topic), TIMEOUT_S)
 

@@ -82,9 +82,6 @@ def needs_small_polls(store: CheckpointStore) -> bool:
     Brokers take compressed records that unpack to a thousand times what they store.
     The Kafka client unpacks a whole poll at once, so a few hundred such records do not fit into a
     JVM's heap: without small polls the job would end at every start over the same batch.
-
-    Raises:
-        PrerequisiteError: the checkpoint can't be written.
     """
     planned, done = store.last_batch("offsets"), store.last_batch("commits")
     if planned is None or planned == done:

@@ -83,9 +83,6 @@ def launch_driver_jvm(
         settings: Spark's settings by key, with those that a JVM reads only when it starts.
         log: the file for its output; None for this process's standard error.
         log_format: of what Spark's Python side writes there.
-
-    Raises:
-        PrerequisiteError: the JVM did not start.
     """
     without_commands()
     running: Any = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
@@ -103,9 +100,6 @@ def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
     Args:
         settings: Spark's settings by key; empty ones are left out.
         log: the file for its output; None for this process's standard error.
-
-    Raises:
-        PrerequisiteError: the JVM did not start.
     """
     without_commands()
     given = [(key, value) for key, value in settings.items() if value]

@@ -52,9 +52,6 @@ def write_tick(
 
     Returns:
         When the broker stored it, by its clock; None where the topic has no such times.
-
-    Raises:
-        BrokerError: it could not be written.
     """
     headers = records.tick_headers()
     tick = produce_and_wait(
@@ -77,9 +74,6 @@ def produce_and_wait(
     """Append one record and return Kafka's report of where and when it was stored.
 
     Without idempotence it may be stored twice.
-
-    Raises:
-        BrokerError: the record may not be stored.
     """
     stored: list[Message] = []
     errors: list[str] = []

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 def fit_to_checkpoint(
     settings: Settings, spark: SparkSession, store: ReadableCheckpoint
 ) -> Settings:
-    """Do as `fitted`, and let Spark make as many state partitions.
-
-    Raises:
-        CheckpointError: as for `fitted`.
-    """
+    """Do as `fitted`, and let Spark make as many state partitions."""
     found = fitted(settings, store)
     if settings.state_partitions is None and found.state_partitions is not None:
         spark.conf.set(SHUFFLE_PARTITIONS, str(found.state_partitions))

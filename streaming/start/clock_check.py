@@ -53,11 +53,7 @@ class AheadWatch:
         return 0 if self._range_ms is None else max(0, self._range_ms[1])
 
     def compare_if_due(self) -> None:
-        """Compare with the brokers again if the last time is MEASURE_S ago and they answer.
-
-        Raises:
-            OperationalError: as for `require_agreement`.
-        """
+        """Compare with the brokers again if the last time is MEASURE_S ago and they answer."""
         if self.steady_s() - self._asked_s >= MEASURE_S:
             with suppress(BrokerError):
                 self.require_agreement()
@@ -88,9 +84,6 @@ class AheadWatch:
 
         Discards use the time of the batch before (batch_terms.py), so no discard used this time
         yet.
-
-        Raises:
-            OperationalError, BrokerError: as for `require_agreement`.
         """
         if planned_ms - self.steady_s() * 1_000 - self._agreed_ms > CREDIBLE_MS:
             self.require_agreement()

@@ -203,11 +203,7 @@ def _name_of(claim: Claim | None) -> str:
 
 
 def first_record(settings: Settings, connection: dict[str, Any]) -> Message | None:
-    """Return the first record of the settled topic's first partition, None if there is none.
-
-    Raises:
-        BrokerError: the topic can't be read.
-    """
+    """Return the first record of the settled topic's first partition, None if there is none."""
     with closing(_records(settings, connection)) as records:
         return next(records, None)
 
@@ -220,9 +216,6 @@ def claimed_half_topic(settings: Settings, connection: dict[str, Any]) -> str:
 
     Returns:
         "" where no claim tells: earlier versions wrote none of it.
-
-    Raises:
-        BrokerError: the topic can't be read.
     """
     with closing(_records(settings, connection)) as records:
         claims = (Claim.from_record(record) for record in records)

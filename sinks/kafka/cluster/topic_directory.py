@@ -143,11 +143,7 @@ class TopicDirectory:
         return known
 
     def find_new(self, topic: str) -> KnownTopic | None:
-        """Return what is known of a topic that may have been created a moment ago.
-
-        Raises:
-            BrokerError: as `find`.
-        """
+        """Return what is known of a topic that may have been created a moment ago."""
         now_s = self.clock_s()
         if self._sought_s is None or now_s - self._sought_s >= KEPT_S:
             self._sought_s = now_s
@@ -215,11 +211,7 @@ class TopicDirectory:
                 self._short_since_s.pop(topic, None)
 
     def _read_settings(self, topics: Sequence[str]) -> None:
-        """Read the settings of topics; where no broker answers, those that were read before hold.
-
-        Raises:
-            BrokerError: the settings of one were never read.
-        """
+        """Read the settings of topics; where no broker answers, the last ones hold."""
         until_s = self.clock_s() + SETTINGS_WAIT_S
         self._ask_for_settings(topics)
         while unknown := [topic for topic in topics if topic not in self._settings]:

@@ -126,11 +126,7 @@ class EpochWatch:
     _markers: MarkerStore | None = field(default=None)
 
     def require_own(self) -> None:
-        """Look at the markers; do nothing if the brokers do not answer.
-
-        Raises:
-            FencedError: another job has taken over.
-        """
+        """Look at the markers; do nothing if the brokers do not answer."""
         if self._markers is None:
             self._markers = MarkerStore(self.settings)
         with suppress(BrokerError):

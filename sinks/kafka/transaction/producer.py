@@ -228,19 +228,11 @@ class MarkedProducer:
         self.commit_marker(Marker(batch_id + 1, now_ms, self.settings.epoch))
 
     def commit_part(self, batch_id: int, rows_done: int, now_ms: int) -> None:
-        """Move the marker behind the first rows of the batch and commit both; more follow.
-
-        Raises:
-            RejectedOutputError, ProducerLostError: as for commit.
-        """
+        """Move the marker behind the first rows of the batch and commit both; more follow."""
         self.commit_marker(Marker(batch_id, now_ms, self.settings.epoch, rows_done))
 
     def commit_marker(self, moved: Marker) -> None:
-        """Set the marker and commit it with what was sent.
-
-        Raises:
-            RejectedOutputError, ProducerLostError: as for commit.
-        """
+        """Set the marker and commit it with what was sent."""
         position = self._markers.offset(self.state_partition, moved)
         group = self._markers.group_metadata()
         # Deliveries first: an error there names the record.
