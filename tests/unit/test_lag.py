@@ -103,7 +103,7 @@ def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
     """Without the right to read the group it never does; the job hung when its rules changed."""
     is_over = Event()
     brokers = Brokers()
-    monkeypatch.setattr(brokers, "close", lambda: is_over.wait(20))
+    monkeypatch.setattr(brokers, "close", lambda: is_over.wait(60))
     monkeypatch.setattr("checkback.streaming.reports.offset_publisher.LAST_WAIT_S", 0.2)
 
     began_s = time.monotonic()
@@ -111,7 +111,7 @@ def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
 
     took_s = time.monotonic() - began_s
     is_over.set()
-    assert took_s < 10
+    assert took_s < 30
 
 
 def test_offsets_that_were_not_stored_are_committed_again() -> None:

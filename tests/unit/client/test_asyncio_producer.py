@@ -102,7 +102,7 @@ async def test_a_listener_that_sends_has_the_place_of_its_own_send(
     async with producer_of(Listener(), sends_max=2) as producer:
         nested = [getattr(producer, send)(Message("t", b"inner")) for _ in range(5)]
         outer = [producer.send_message_in_transaction(Message("t", b"x"), one) for one in nested]
-        results = await asyncio.wait_for(asyncio.gather(*outer), 5)
+        results = await asyncio.wait_for(asyncio.gather(*outer), 60)
         assert {one.local_transaction_state for one in results} == {COMMIT}
 
 
@@ -215,9 +215,9 @@ def test_a_check_does_not_wait_for_ever_for_a_loop_that_was_closed(
 
     thread = threading.Thread(target=check, daemon=True)
     thread.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     loop.close()
-    thread.join(10)
+    thread.join(60)
 
     assert "closed" in str(failed[0])
 
@@ -253,7 +253,7 @@ async def test_a_start_whose_caller_is_cancelled_is_shut_down_when_it_ends(
 
     def wait() -> None:
         asked.set()
-        answer.wait(10)
+        answer.wait(60)
 
     producer = producer_of(Listener())
     kafka[0].opened_admin.fails["RMQ_SYS_TRANS_HALF_TOPIC"] = wait

@@ -120,10 +120,10 @@ def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
 
     records = [Record(4, wide), Record(5, long), Record(6, broken), Record(7)]
     stage = Stage(Checks(*records), answer)
-    assert done.wait(5)
+    assert done.wait(60)
     assert [request.queue_id for request in answered] == [None, None, None]
     assert stage.counters.snapshot()[ClientEvent.CHECK_UNREADABLE] == 1
-    stage.service.close(5)
+    stage.service.close(60)
 
 
 def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
@@ -131,7 +131,7 @@ def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
 
     def answer(request: MessageExt) -> bool:
         taken.set()
-        gate.wait(10)
+        gate.wait(60)
         if request.queue_offset == 9:
             done.set()
         return True
@@ -141,7 +141,7 @@ def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
             for name, value in quiet]  # fmt: skip
     checks = Checks(Record(1, quiet), Record(2, quiet), Record(3, last))
     stage = Stage(checks, answer, check_request_hold_max=1)
-    assert taken.wait(5)
+    assert taken.wait(60)
     while not checks.paused:
         threading.Event().wait(0.001)
 
@@ -150,8 +150,8 @@ def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
         gate.set()
 
     checks.before_consume.append(rebalance)
-    assert done.wait(5)
-    stage.service.close(5)
+    assert done.wait(60)
+    stage.service.close(60)
 
 
 def test_a_listener_may_shut_its_producer_down() -> None:
@@ -166,5 +166,5 @@ def test_a_listener_may_shut_its_producer_down() -> None:
     checks = Checks()
     stage = Stage(checks, answer)
     checks.records.append(Record(1))
-    assert done.wait(5)
+    assert done.wait(60)
     assert list(left) == [1]

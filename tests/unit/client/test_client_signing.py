@@ -141,7 +141,7 @@ class Guarded:
         headers = half_headers(
             producer_group="g", transaction_id="first", real_topic="t", properties={}
         )
-        half = Half(message, b"k", headers, lambda: "second", 5)
+        half = Half(message, b"k", headers, lambda: "second", 60)
         try:
             store(self.producer, half)
         finally:
@@ -190,7 +190,7 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     op = Op(2, 41, "g", "u", 8)
 
     if is_confirmed:
-        assert ops.send_confirmed(op, 5)
+        assert ops.send_confirmed(op, 60)
     else:
         ops.send_one_way(2, 41, "u", LocalTransactionState.COMMIT_MESSAGE)
     ops.close(1)

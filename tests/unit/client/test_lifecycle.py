@@ -118,7 +118,7 @@ def test_a_forked_child_has_a_producer_of_its_parents_group(kafka: list[Clients]
     child = os.fork()
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
+        signal.alarm(60)
         with suppress(Exception):
             own.start()
             os._exit(0)
@@ -146,7 +146,7 @@ def test_a_start_that_lacks_threads_says_so_and_leaves_none_behind(
     names = ("checkback-RMQ", "checkback-status", "checkback-check", "checkback-topics")
     wait_until(
         lambda: not [one for one in threading.enumerate() if one.name.startswith(names)],
-        10, "the end of all threads",
+        60, "the end of all threads",
     )  # fmt: skip
 
     producer.start()
@@ -180,20 +180,20 @@ def test_a_forked_child_may_shut_down_a_producer_that_another_thread_starts(
 
     def wait() -> None:
         asked.set()
-        answer.wait(20)
+        answer.wait(60)
 
     kafka[0].opened_admin.fails[STATUS] = wait
     starting = threading.Thread(target=producer.start, daemon=True)
     starting.start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     child = os.fork()
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
+        signal.alarm(60)
         os._exit(producer.shutdown())
     assert os.waitpid(child, 0)[1] == 0
     answer.set()
-    starting.join(10)
+    starting.join(60)
     assert producer.shutdown() == 0
 
 

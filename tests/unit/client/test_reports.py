@@ -68,7 +68,7 @@ def send(polled: PolledProducer) -> ThreadReport:
 def test_a_thread_goes_on_after_the_poll_that_had_its_report() -> None:
     polled = PolledProducer(Producer, "test")
     report = send(polled)
-    report.wait(10)
+    report.wait(60)
     assert report.message is STORED
     assert polled.close(1) == 0
 
@@ -88,7 +88,7 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     waiting = threading.Thread(target=report.wait, args=(30,))
     waiting.start()
     assert polled.close(0.02) == 1
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert (producer.purged, producer.closed) == (True, True)
 
@@ -116,7 +116,7 @@ async def test_coroutines_are_woken_by_one_call_into_their_loop(
     loop_reports = EventLoopReports(asyncio.get_running_loop())
     done: deque[Any] = deque()
     reports = [loop_reports.report(done) for _ in range(5)]
-    waits = [asyncio.ensure_future(report.wait(10)) for report in reports]
+    waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
     await asyncio.sleep(0)
     calls = 0
     call = loop_reports.loop.call_soon_threadsafe
@@ -142,7 +142,7 @@ async def test_a_coroutine_may_wait_a_second_time() -> None:
     assert report.message is None
     report(None, STORED)
     loop_reports.loop.call_later(0.001, report.wake)
-    await report.wait(10)
+    await report.wait(60)
     assert report.message is STORED
 
 

@@ -68,7 +68,7 @@ def test_the_last_status_counts_and_is_followed() -> None:
     assert raised.value.fields["in_doubt"] is False
     topic.values.append(accepting.to_json())
     wait_until(lambda: topic.at == 3)
-    watch.close(5)
+    watch.close(60)
     watch.require_accepting()
     assert topic.is_closed
 
@@ -87,8 +87,8 @@ def test_what_is_no_status_changes_nothing(value: bytes | None) -> None:
     with pytest.raises(SendError):
         known.require_accepting()
 
-    nothing_known.close(5)
-    known.close(5)
+    nothing_known.close(60)
+    known.close(60)
 
 
 def test_a_topic_that_can_not_be_read_says_nothing() -> None:
@@ -100,7 +100,7 @@ def test_a_topic_that_can_not_be_read_says_nothing() -> None:
     watch = started(topic)
 
     watch.require_accepting()
-    watch.close(5)
+    watch.close(60)
     assert topic.is_closed
 
 
@@ -124,4 +124,4 @@ def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() ->
     wait_until(lambda: watch._status is not None)
     with pytest.raises(SendError):
         watch.require_accepting()
-    watch.close(5)
+    watch.close(60)

@@ -48,7 +48,7 @@ def test_a_callback_that_ends_its_thread_does_not_end_the_polling() -> None:
     polled = PolledProducer(lambda: Poll(leave), "test")
     report = ThreadReport(polled.done)
     polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
-    report.wait(5)
+    report.wait(60)
     assert report.message is not None
     assert report not in polled.done
     polled.close(0)
@@ -64,7 +64,7 @@ def test_a_report_whose_waiter_can_not_be_woken_costs_no_other() -> None:
         report(None, SimpleNamespace())  # type: ignore[arg-type]
 
     polled.producer.polls.append(both)
-    report.wait(5)
+    report.wait(60)
     assert report.message is not None
     assert not polled.done
     polled.close(0)
@@ -77,7 +77,7 @@ def test_waiters_are_woken_where_the_sample_fails() -> None:
     polled = PolledProducer(Poll, "test", sample)
     report = ThreadReport(polled.done)
     polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
-    report.wait(5)
+    report.wait(60)
     assert not polled.done
     polled.close(0)
 
@@ -87,7 +87,7 @@ def test_an_action_that_fails_or_ends_its_thread_stops_no_other(action: Any) -> 
     timers, end = Timers("test"), threading.Event()
     timers.after(0, action)
     timers.after(1, end.set)
-    assert end.wait(5)
+    assert end.wait(60)
     timers.close()
 
 
@@ -101,8 +101,8 @@ def test_a_check_that_ends_its_thread_leaves_the_pool_as_it_was() -> None:
     pool.start()
     pool.offer(leave)
     pool.offer(done.set)
-    assert done.wait(5)
-    assert pool.close(5) == 0
+    assert done.wait(60)
+    assert pool.close(60) == 0
 
 
 def test_checks_are_read_again_after_whatever_was_raised() -> None:
@@ -119,8 +119,8 @@ def test_checks_are_read_again_after_whatever_was_raised() -> None:
     answers: Any = SimpleNamespace(producer_group="g", stopping=stopping)
     service = CheckService(open_consumer, "check", answers, Counters(), ProducerOptions())
     service.start()
-    assert again.wait(5)
-    service.close(5)
+    assert again.wait(60)
+    service.close(60)
 
 
 def test_a_status_that_can_not_be_taken_is_followed_by_others() -> None:
@@ -134,8 +134,8 @@ def test_a_status_that_can_not_be_taken_is_followed_by_others() -> None:
     )
     watch = StatusWatch(lambda: consumer, "status")
     watch.start(1)
-    assert seen.wait(5)
-    watch.close(5)
+    assert seen.wait(60)
+    watch.close(60)
 
 
 @pytest.mark.parametrize("raised", [SystemExit(), RuntimeError("x")])

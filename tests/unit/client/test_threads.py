@@ -15,26 +15,26 @@ def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:
 
     def work(job: int) -> None:
         taken.release()
-        gate.wait(10)
+        gate.wait(60)
         done.release()
 
     pool: CheckPool[int] = CheckPool("test", threads=2, held=1, work=work)
     pool.start()
     for job in range(2):
         pool.offer(job)
-        assert taken.acquire(timeout=10)
+        assert taken.acquire(timeout=60)
     pool.offer(2)
     assert pool.room() == 0
     gate.set()
     for _ in range(3):
-        assert done.acquire(timeout=10)
+        assert done.acquire(timeout=60)
     gate.clear()
     pool.offer(3)
-    assert taken.acquire(timeout=10)  # of job 2
-    assert taken.acquire(timeout=10)
+    assert taken.acquire(timeout=60)  # of job 2
+    assert taken.acquire(timeout=60)
     assert pool.close(0) >= 1
     gate.set()
-    assert pool.close(10) == 0
+    assert pool.close(60) == 0
 
 
 def test_timers_run_in_the_order_of_their_time() -> None:
@@ -43,10 +43,10 @@ def test_timers_run_in_the_order_of_their_time() -> None:
 
     timers.after(20, lambda: ran.put("late"))
     timers.after(0, lambda: ran.put("soon"))
-    assert ran.get(timeout=10) == "soon"
+    assert ran.get(timeout=60) == "soon"
     now_s = 0.02
     timers.after(1, lambda: ran.put("later"))  # has the thread look at the clock again
-    assert ran.get(timeout=10) == "late"
+    assert ran.get(timeout=60) == "late"
     timers.close()
 
 

@@ -85,7 +85,7 @@ def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together
     ask = brokers.list_topics
 
     def slowly(topic: str, _timeout_s: float) -> Any:
-        gate.wait(10)
+        gate.wait(60)
         return ask(topic, _timeout_s)
 
     def send() -> None:
@@ -101,7 +101,7 @@ def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together
     wait_until(lambda: all(_waits(one) for one in threads), what="all to wait")
     gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(failed) == 8
     assert brokers.asked == ["t", "t"]  # a second look, since it may have been made just now
 
@@ -148,13 +148,13 @@ def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.Mon
 
     def slowly(topic: str, _timeout_s: float) -> Any:
         asked.set()
-        gate.wait(10)
+        gate.wait(60)
         return ask(topic, _timeout_s)
 
     brokers.list_topics = slowly  # type: ignore[method-assign]
     with pytest.raises(InvalidMessageError):
         facts.check("t", MESSAGE, 1_001)
-    assert asked.wait(5)
+    assert asked.wait(60)
     assert facts.knows("t")
     gate.set()
 
@@ -193,7 +193,7 @@ def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
 
     def slowly(topic: str, _timeout_s: float) -> Any:
         if topic == "slow":
-            gate.wait(10)
+            gate.wait(60)
         return ask(topic, _timeout_s)
 
     brokers.list_topics = slowly  # type: ignore[method-assign]
@@ -202,4 +202,4 @@ def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
     facts.check("t", MESSAGE, 10)
     assert not gate.is_set()
     gate.set()
-    thread.join(10)
+    thread.join(60)
