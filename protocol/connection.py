@@ -4,6 +4,9 @@ They have librdkafka's dotted names (``security.protocol``, ``sasl.username``, `
 …), most of which the Java client uses, too. A security setting is translated or refused, never
 dropped: without it a client would connect with less protection than the user asked for. Other
 settings go to each client that knows them.
+
+Each function raises ConfigurationError for servers that are missing or no host:port, and for a
+security setting that can't be honoured.
 """
 
 from __future__ import annotations
@@ -110,16 +113,7 @@ def require_free_settings(kafka: Mapping[str, str]) -> None:
 
 
 def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Return keyword arguments for any class of kafka-python.
-
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; settings that kafka-python does not know are left out.
-
-    Raises:
-        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
-            be honoured.
-    """
+    """Return keyword arguments for any class of kafka-python; what it does not know is left out."""
     known = _checked(bootstrap_servers, kafka)
     found: dict[str, Any] = {
         "bootstrap_servers": _servers(bootstrap_servers),
@@ -136,14 +130,8 @@ def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> d
 def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of any class of confluent-kafka.
 
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; all are passed on. `oauth_cb`, a function that returns a
-            token and when it ends, is for the mechanism OAUTHBEARER, which no other client has.
-
-    Raises:
-        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
-            be honoured.
+    All settings are passed on. `oauth_cb`, a function that returns a token and when it ends, is for
+    the mechanism OAUTHBEARER, which no other client has.
     """
     token = {
         key: value for key, value in kafka.items() if key == OAUTH_CALLBACK and callable(value)
@@ -160,16 +148,8 @@ def java_settings(
 ) -> dict[str, str]:
     """Return the configuration of a Java client, certificates and keys included as PEM text.
 
-    The configuration holds the text, because executors do not have the driver's files.
-
-    Args:
-        bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; the Java client warns about those that it does not know.
-        read_text: returns the text of the PEM file of that name.
-
-    Raises:
-        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
-            be honoured.
+    The configuration holds the text, because executors do not have the driver's files. The Java
+    client warns about settings that it does not know.
     """
     known = _checked(bootstrap_servers, kafka)
     found = {key: value for key, value in known.items() if key not in _SECURITY_NAMES}
@@ -185,12 +165,7 @@ def java_settings(
 def spark_settings(
     bootstrap_servers: str, kafka: Mapping[str, str], read_text: Callable[[str], str]
 ) -> dict[str, str]:
-    """Return the options of Spark's Kafka source: Java's settings with the prefix ``kafka.``.
-
-    Raises:
-        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
-            be honoured.
-    """
+    """Return the options of Spark's Kafka source: Java's settings with the prefix ``kafka.``."""
     found = java_settings(bootstrap_servers, kafka, read_text)
     return {f"kafka.{key}": value for key, value in found.items()}
 
