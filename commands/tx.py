@@ -161,9 +161,10 @@ def _tell_outcome(output: CommandOutput, op: Op, verdict: str, outcome: OpOutcom
 
 def history_text(history: TransactionHistory) -> str:
     """Return the history of a transaction for people."""
+    by = f", delivered by the {history.delivered_by}" if history.delivered_by else ""
     head = printable(
         f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
-        f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
+        f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}{by}"
     )
     rows = [
         (time_text(event.time_ms), event.kind, _place(event), _facts(event))

@@ -89,7 +89,7 @@ def _mark(facts: Mapping[str, Any]) -> Words:
     checks = f"{times} check{'s' * (times > 1)}" if times > 0 else ""
     if not facts["verdict"]:
         return f"Noted by {batch}: {facts['mark']}", "", checks and f"{checks} so far", ""
-    by = ", delivered by its producer" if facts["mark"] == "delivered" else ""
+    by = ", delivered by a relay" if facts["mark"] == "delivered" else ""
     return f"Verdict: {facts['verdict']}{by} ({batch})", "", checks and f"after {checks}", ""
 
 

@@ -65,7 +65,8 @@ RECORD_KINDS: Final = (
     "ops_waiting", "refusals",
 )  # fmt: skip
 """What a record that was read can be; each is counted as one of these."""
-TOPICS_READ: Final = ("half", "op", "feedback")
+TOPICS_READ: Final = ("half", "op", "feedback", "decided")
+"""The last one only with a relay."""
 STAGES: Final = (
     "latest_offset", "get_batch", "query_planning", "wal_commit", "add_batch", "commit_offsets",
     "trigger_execution",

@@ -28,8 +28,8 @@ VERDICTS: Final = {
 }
 """The verdict that a settled mark stands for; any other mark leaves the half pending."""
 
-DELIVERED_BY: Final = {"delivered": "producer", "commit": "pipeline"}
-"""Who delivers the final message, by what the mark of a committed half says."""
+DELIVERED_BY: Final = {"delivered": "relay", "commit": "job"}
+"""Who delivered the final message, by what the mark of a committed half says."""
 
 OP_STATES: Final = {"8": "commit", "9": "delivered", "12": "rollback", "0": "unknown"}
 
@@ -75,7 +75,7 @@ class TransactionHistory:
         half_at: the position of its half, even if the half is gone.
         transaction_id: UNIQ_KEY, "" if the half is gone.
         verdict: pending, commit, rollback, discard or refused (the half itself).
-        delivered_by: of a commit, producer or pipeline; else empty.
+        delivered_by: of a commit, relay or job; else empty.
     """
 
     half_at: Position

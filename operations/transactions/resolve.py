@@ -132,7 +132,7 @@ class OpOutcome:
     """What became of an op, read from the records after it.
 
     Attributes:
-        is_delivered: whether the final message was written before the pipeline settled the half; it
+        is_delivered: whether a relay wrote the final message, before the job settled the half; it
             may stand before the op, so the command does not wait for it.
     """
 
@@ -160,7 +160,7 @@ class OpOutcome:
             mark = mark_event(record, self.half_at)
             if mark is not None and mark.facts["verdict"]:
                 self.verdict = mark.facts["verdict"]
-                self.is_delivered = DELIVERED_BY.get(mark.facts["mark"]) == "producer"
+                self.is_delivered = DELIVERED_BY.get(mark.facts["mark"]) == "relay"
         elif record.topic == self.topics.refused:
             self._take_refused(refused_event(record))
         elif half_position(record) == self.half_at:
@@ -187,7 +187,7 @@ class OpOutcome:
         if self.final_refused is not None:
             return f"Committed, but not delivered: {self.final_refused.facts['says']}."
         if self.is_delivered:
-            return "Committed before: its producer has delivered the message."
+            return "Committed; a relay delivered the final message."
         if self.final is not None:
             return f"Committed; the final message is {self.final.topic} {self.final.at}."
         if not self.is_complete:

@@ -72,6 +72,7 @@ class JobMetrics:
             names.half: "half",
             names.op: "op",
             names.feedback: "feedback",
+            **({names.decided: "decided"} if settings.relay else {}),
         }
         for label in self._topics.values():
             instruments.set("checkback_lag_records", math.nan, topic=label)

@@ -167,10 +167,11 @@ class StallWatch:
 
     def _offsets(self, isolation: IsolationLevel) -> dict[Place, int]:
         names = self._settings.topics
+        topics = names.read_with_relay if self._settings.relay else names.read
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics
         places = [
             (topic, number)
-            for topic in names.read
+            for topic in topics
             if topic in known
             for number in known[topic].partitions
         ]

@@ -11,6 +11,7 @@ from confluent_kafka.admin import (
     AdminClient,
 )
 from pyspark.sql import SparkSession
+from tests.integration.bad_records import set_topic_config
 from tests.integration.running import Topics
 
 from checkback.checkpoints.store import CheckpointStore
@@ -88,6 +89,28 @@ def test_a_half_topic_that_forgets_too_soon_is_refused(settings: Settings, topic
 
     with pytest.raises(ConfigurationError, match=r"retention\.ms"):
         look_at_cluster(long, connection(settings))
+
+
+@pytest.mark.parametrize("topic", ["half", "decided"])
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("cleanup.policy", "compact", "cleanup.policy compact"),
+        ("retention.ms", "1000", "keeps records for 1s"),
+        ("retention.bytes", "1000", "retention.bytes 1000"),
+    ],
+)
+def test_a_topic_that_would_lose_records_is_refused(
+    topics: Topics, topic: str, name: str, value: str, says: str
+) -> None:
+    settings, full_name = topics.settings(relay=True), getattr(topics.names, topic)
+    topics.create(settings)
+    look_at_cluster(settings, connection(settings))
+    set_topic_config(topics.connection, full_name, **{name.replace(".", "_"): value})
+
+    with pytest.raises(ConfigurationError, match=says) as refusal:
+        look_at_cluster(settings, connection(settings))
+    assert full_name in str(refusal.value)
 
 
 def test_a_checkpoint_is_bound_at_first_and_known_again(

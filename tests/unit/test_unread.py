@@ -79,6 +79,16 @@ class Brokers:
         return SimpleNamespace(offset=7, leader_epoch=None)
 
 
+def test_with_a_relay_the_decided_topic_counts_too() -> None:
+    settings = Settings(relay=True)
+    read = {(topic, 0): 7 for topic in settings.topics.read} | {(settings.topics.decided, 0): 5}
+    brokers: Any = Brokers(settings.topics.read_with_relay)
+    watch = StallWatch(settings, brokers, lambda: 0.0, read=lambda: read)
+    watch.look()
+
+    assert Unread(settings.topics.decided, 2) in watch.unread
+
+
 def test_a_query_that_stands_still_does_not_hide_what_the_brokers_have() -> None:
     settings, now_s = Settings(), 0.0
     half, op, _ = settings.topics.read

@@ -19,6 +19,7 @@ from checkback.metrics.table import (
     FINISH_BUCKETS_S,
     PIPELINE,
     RECORD_KINDS,
+    RELAY,
     TABLE,
     Kind,
 )
@@ -86,10 +87,10 @@ def test_the_page_has_every_metric_with_its_labels() -> None:
     assert all(f"- `{one.name}` of `{m.name}`" in page for m in TABLE for one in m.labels)
 
 
-def test_the_dashboard_shows_every_metric_of_the_pipeline() -> None:
+def test_the_dashboard_shows_every_metric_of_the_pipeline_and_of_a_relay() -> None:
     shown = names_in((ROOT / "deploy" / "grafana" / "checkback.json").read_text("utf-8"))
 
-    assert shown == {metric.name for metric in PIPELINE}
+    assert shown == {metric.name for metric in (*PIPELINE, *RELAY)}
 
 
 def test_alerts_speak_of_metrics_that_exist() -> None:

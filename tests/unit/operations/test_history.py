@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.unit.operations.records import NAMES, half, record
 
+from checkback.commands.tx import history_text
+from checkback.console.words import timeline
 from checkback.operations.topics.position import Position
 from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.history import (
@@ -82,6 +84,23 @@ def test_a_mark_of_a_half_that_kafka_lost_says_nothing_of_the_one_at_its_offset(
 
     assert mark_event(found, AT, another) is None
     assert mark_event(found, AT, half(at=AT)) == mark_event(found, AT)
+
+
+@pytest.mark.parametrize(
+    ("action", "by"),
+    [(Action.DELIVERED, "relay"), (Action.COMMIT, "job"), (Action.ROLLBACK, "")],
+)
+def test_a_history_says_which_way_a_final_message_went(action: Action, by: str) -> None:
+    mark = settled((action, 7, 0))
+    assert mark is not None
+    history = assemble(AT, half(at=AT), [mark])
+
+    assert history.delivered_by == by
+    verdict = "rollback" if action is Action.ROLLBACK else "commit"
+    way = f", delivered by the {by}" if by else ""
+    assert history_text(history).splitlines()[0].endswith(f"verdict {verdict}{way}")
+    title = timeline(history)[-1].title
+    assert title == f"Verdict: {verdict}{', delivered by a relay' * (by == 'relay')} (batch 3)"
 
 
 def test_a_mark_of_another_half_says_nothing() -> None:
