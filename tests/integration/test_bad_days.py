@@ -82,7 +82,7 @@ def run_one_batch(shared_jvm: SharedJvm, settings: Settings, folder: Path, batch
         (checkpoint / "offsets" / name).unlink(missing_ok=True)
 
 
-@pytest.mark.nightly  # tests/spark/test_recorded_rules.py
+@pytest.mark.nightly  # tests/unit/test_batch_terms.py
 def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
     topics: Topics, spark: SparkSession, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -82,7 +82,7 @@ def finals(
     assert pipeline.terminate() == 0, pipeline.errors()
 
 
-@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
+@pytest.mark.nightly  # tests/spark/test_decode_reference.py holds the rule, on few records
 @pytest.mark.timeout(300)
 def test_ops_of_halves_that_nobody_wrote_hold_nobody_up(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
@@ -100,7 +100,7 @@ def test_ops_of_halves_that_nobody_wrote_hold_nobody_up(
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * refused
 
 
-@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
+@pytest.mark.nightly  # tests/spark/test_decode_reference.py holds the rule, on few records
 @pytest.mark.timeout(300)
 def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
@@ -116,7 +116,7 @@ def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * PAGES
 
 
-@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
+@pytest.mark.nightly  # tests/spark/test_decode_reference.py holds the rule, on few records
 @pytest.mark.timeout(300)
 def test_feedback_that_strangers_forge_holds_nobody_up(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm

@@ -94,6 +94,7 @@ def test_the_nightly_parts_are_all_nightly_tests_and_each_can_end() -> None:
             for name in limits_s
             if is_in(name, folder) and not any(is_in(name, one) for one in without)
         ]
+        assert files, folder
         assert sum(limits_s[name] for name in files) < 60 * (job["timeout-minutes"] - 20), folder
         seen += files
     assert sorted(seen) == sorted(limits_s)
