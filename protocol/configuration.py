@@ -267,6 +267,11 @@ class Settings:
         """The order that a checkpoint made with these settings keeps, one of ORDERS."""
         return self.order or NEW_ORDER
 
+    @property
+    def metrics_address(self) -> tuple[str, int]:
+        """Where /metrics is served: without metrics_port on a free port of the loopback address."""
+        return (self.metrics_host if self.metrics_port else "127.0.0.1"), self.metrics_port
+
     def state_partitions_on(self, cores: int) -> int:
         """Return how many partitions a new checkpoint's state has.
 

@@ -153,7 +153,7 @@ class RelayProcess:
         return RecordRules(names, self.settings.max_message_bytes, verifier)
 
     def _endpoint(self) -> MetricsServer:
-        host, port = self.settings.metrics_host, self.settings.metrics_port
+        host, port = self.settings.metrics_address
         levels: Mapping[str, Callable[[str], None]] = {LOGGER: logging.getLogger(LOGGER).setLevel}
         try:
             return MetricsServer(

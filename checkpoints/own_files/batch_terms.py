@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # the console reads checkpoints where Spark is not installed
 FOLDER: Final = "terms"
 FORMAT: Final = 1
 NOTES_KEPT: Final = 10
-"""The newest ones. Only the one batch that is planned and not committed is replayed, or two where
-a damaged commit is cut off; the others are for people who inspect a checkpoint."""
+"""The newest ones. Only the one batch that is planned and not committed is replayed; the others are
+for people who inspect a checkpoint."""
 OFF: Final = ""
 """The version of the rules of access where access control is off."""
 ALL_READ: Final = 2**63 - 1

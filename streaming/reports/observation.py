@@ -24,7 +24,6 @@ from checkback.streaming.reports.unread import Unread
 _log = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
-LOOPBACK: Final = "127.0.0.1"
 SPARK_LEVELS: Final = {"WARNING": "WARN"}
 """Spark's words for levels that have another name there."""
 
@@ -152,17 +151,14 @@ class Observation:
 
 
 def _server(settings: Settings, endpoint: Endpoint) -> MetricsServer | None:
-    """Open the endpoint; if that fails, log it and go on without one.
-
-    Without metrics_port it takes a free port of the loopback address, for the console.
-    """
-    host = settings.metrics_host if settings.metrics_port else LOOPBACK
+    """Open the endpoint; if that fails, log it and go on without one."""
+    host, port = settings.metrics_address
     try:
-        return MetricsServer(host, settings.metrics_port, endpoint)
+        return MetricsServer(host, port, endpoint)
     except OSError as error:
         _log.warning(
             "There are no metrics: %s:%d can't be listened at (%s); set metrics_port to a free"
             " port.",
-            host, settings.metrics_port, error.strerror,
+            host, port, error.strerror,
         )  # fmt: skip
         return None

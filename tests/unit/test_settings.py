@@ -238,6 +238,16 @@ def test_a_ledger_path_that_delta_rs_can_not_use_is_refused(character: str) -> N
     assert told.value.fields["key"] == "ledger"
 
 
+@pytest.mark.parametrize(("port", "host"), [(0, "127.0.0.1"), (9404, "0.0.0.0")])  # noqa: S104
+def test_without_a_port_of_its_own_an_endpoint_is_for_this_machine_alone(
+    port: int, host: str
+) -> None:
+    """A relay listened at a free port of every interface where only metrics_host was set."""
+    settings = Settings(metrics_host="0.0.0.0", metrics_port=port)  # noqa: S104
+
+    assert settings.metrics_address == (host, port)
+
+
 def test_a_flag_of_a_family_must_be_a_pair() -> None:
     ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=Frame())
 
