@@ -10,12 +10,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import MethodDescriptorType
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, Message
+from confluent_kafka.cimpl import Producer
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,16 @@ class ThreadReport:
         self._lock.acquire(timeout=timeout_s)
 
 
+def _produce_named_headers(
+    watched: Callable[..., None], *, headers: Iterable[tuple[str, Any]], **others: Any
+) -> None:
+    """Send a record through an agent; Datadog's writes its headers by name, which a list refuses.
+
+    No name is there twice, and a dict keeps their order.
+    """
+    watched(headers=dict(headers), **others)
+
+
 class PolledProducer:
     """Owns a producer and polls it in a daemon thread. Threads may share it.
 
@@ -99,12 +110,14 @@ class PolledProducer:
         order, and put headers among the record's. The signature of a signed record would not fit
         any more, and no report says which headers were sent: librdkafka's own method sends it.
         """
-        if is_signed:
-            for kind in type(self.producer).__mro__:
-                own = vars(kind).get("produce")
-                if isinstance(own, MethodDescriptorType):
-                    return partial(own, self.producer)
         watched: Callable[..., None] = self.producer.produce
+        if not is_signed:
+            is_derived = isinstance(self.producer, Producer) and type(self.producer) is not Producer
+            return partial(_produce_named_headers, watched) if is_derived else watched
+        for kind in type(self.producer).__mro__:
+            own = vars(kind).get("produce")
+            if type(own) is MethodDescriptorType:  # an agent's wrapper claims to be an instance
+                return partial(own, self.producer)
         return watched
 
     def abandon(self) -> None:

@@ -448,7 +448,7 @@ class PlainSender:
         )
 
     def _hand_over(self, record: PlainRecord, attempt: PlainTry) -> None:
-        self._polled.producer.produce(
+        self._polled.produce(is_signed=False)(
             topic=attempt.queue.topic,
             value=record.body,
             key=record.key,
