@@ -59,7 +59,7 @@ from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.streaming.reports.open_input import Stall, StallWatch
-from checkback.streaming.reports.progress import Progress, ProgressLine
+from checkback.streaming.reports.progress import Progress, ProgressLine, awaited
 from checkback.streaming.source.kafka_source import needs_small_polls, pem_text, read_topics
 from checkback.streaming.source.verification import RecordVerification
 from checkback.streaming.spark.cores import state_partitions
@@ -443,11 +443,13 @@ class Job:
         now_ms = self.now_ms()
         line = self.progress.line(now_ms, batch_ms, silent, stalls, short, brokers_answer=answer)
         age_s = self._observed.batch_age_s
+        writing_ms = self.progress.writing_ms(time.monotonic())
         line = replace(
             line,
             unread=[] if self._stalls is None else self._stalls.unread,
             batch_age_ms=None if age_s is None else int(age_s * 1_000),
-            writing_ms=self.progress.writing_ms(time.monotonic()),
+            writing_ms=writing_ms,
+            waits_for=awaited(writing_ms),
         )
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)

@@ -10,8 +10,10 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from checkback.metrics.table import RECORD_KINDS
+from checkback.protocol.durations import duration_text
 from checkback.sinks.kafka.read.list_offsets import Place
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
+from checkback.sinks.kafka.transaction.producer import ANSWER_MS_MAX
 from checkback.sinks.report import BatchReport, PageStatus
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.unread import Unread
@@ -20,6 +22,8 @@ GROUPS_TOLD_MAX: Final = 100
 """Of the groups without a check topic."""
 NOTHING_READ: Final[Mapping[Place, int]] = {}
 GROUPS_SHOWN_MAX: Final = 3
+WRITING_S: Final = 10.0
+"""From here on a line says what a batch that is written waits for; most take one or two."""
 
 
 @dataclass(slots=True)
@@ -145,6 +149,7 @@ class ProgressLine:
         batch_age_ms: age of the last batch by a clock that is never set, None before the first.
         writing_ms: for how long the batch under way has been decided and written, None where none
             is.
+        waits_for: what that batch waits for and until when, once it takes long; "" before.
     """
 
     time_ms: int
@@ -166,6 +171,17 @@ class ProgressLine:
     unread: list[Unread] = field(default_factory=list)
     batch_age_ms: int | None = None
     writing_ms: int | None = None
+    waits_for: str = ""
+
+
+def awaited(writing_ms: int | None) -> str:
+    """Return what a batch that is written for long waits for, and until when; "" for others."""
+    if writing_ms is None or writing_ms < 1_000 * WRITING_S:
+        return ""
+    return (
+        f"WRITING a batch for {duration_text(writing_ms)}: a call that the brokers leave without "
+        f"an answer is given up after {duration_text(ANSWER_MS_MAX)} and tried again"
+    )
 
 
 @dataclass(slots=True)

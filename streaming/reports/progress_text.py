@@ -10,12 +10,9 @@ from typing import Any, Final
 from checkback.metrics.printable import printable
 from checkback.protocol.durations import duration_text
 from checkback.sinks.kafka.transaction.hanging import replica_remedy
-from checkback.sinks.kafka.transaction.producer import ANSWER_MS_MAX
 from checkback.streaming.reports.progress import ProgressLine
 from checkback.streaming.reports.unread import Unread
 
-WRITING_S: Final = 10.0
-"""From here on a line says that a batch is being written; most take one or two."""
 STILL_S: Final = 30.0
 """From here on that nothing is read is a warning: an idle batch is held for 20 s."""
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
@@ -71,7 +68,7 @@ def _amiss(line: ProgressLine) -> list[tuple[str, object]]:
     """Return what a line warns of, without durations and numbers."""
     found: dict[str, Sequence[object]] = {
         "brokers silent": [] if line.brokers_answer else [True],
-        "writing": [True] if (line.writing_ms or 0) >= 1_000 * WRITING_S else [],
+        "writing": [True] if line.waits_for else [],
         "checks waiting": [True] if line.check_backlog else [],
         "checks undelivered": sorted(line.undelivered_groups),
         "nobody answers": line.groups_without_members,
@@ -105,11 +102,8 @@ def _warnings(line: ProgressLine) -> list[str]:
         f"NOTHING READ for {duration_text(round(of_topic.still_s) * 1_000)}: {of_topic.says()}"
         for of_topic in _unread_for_long(line)
     ]
-    if line.writing_ms is not None and line.writing_ms >= 1_000 * WRITING_S:
-        parts.append(
-            f"WRITING a batch for {duration_text(line.writing_ms)}: a call that the brokers leave "
-            f"without an answer is given up after {duration_text(ANSWER_MS_MAX)} and tried again"
-        )
+    if line.waits_for:
+        parts.append(line.waits_for)
     if line.check_backlog:
         parts.append(f"checks waiting {line.check_backlog:,}")
     if line.refused:

@@ -9,7 +9,7 @@ import pytest
 
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.report import BatchReport, PageStatus, summed
-from checkback.streaming.reports.progress import PendingIndex, Progress
+from checkback.streaming.reports.progress import PendingIndex, Progress, awaited
 from checkback.streaming.reports.progress_text import is_quiet, progress_text
 
 
@@ -202,13 +202,14 @@ def test_a_line_says_for_how_long_a_batch_is_written_and_when_a_call_is_given_up
     assert progress.writing_ms(1_000) is None
 
     progress.begin(1_000)
-    line = replace(progress.line(0, None), writing_ms=progress.writing_ms(1_021.5))
+    waits_for = awaited(progress.writing_ms(1_021.5))
+    line = replace(progress.line(0, None), waits_for=waits_for)
     assert (
         "WRITING a batch for 21s: a call that the brokers leave without an answer is given up "
         "after 1m5s and tried again" in " ".join(progress_text(line).split())
     )
     assert not is_quiet(line)
-    assert "WRITING" not in progress_text(replace(line, writing_ms=9_999))
+    assert "WRITING" not in progress_text(replace(line, waits_for=awaited(9_999)))
 
     progress.add(0, report())
     assert progress.writing_ms(2_000) is None
