@@ -7,9 +7,10 @@ a topic that both write to; the signatures do that.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
@@ -49,42 +50,43 @@ class Grant:
     is_optional: bool = False
 
 
+_topic: Final = partial(Grant, Resource.TOPIC)
+_group: Final = partial(Grant, Resource.GROUP)
+_transactions: Final = partial(Grant, Resource.TRANSACTIONAL_ID)
+
+
 def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
     """Return what a producer group needs. On the real topics it needs nothing."""
-    topic = Resource.TOPIC
+    check = names.check(group)
     limits = "refuse a message that is too large at once, not after its commit"
-    return [
-        Grant(topic, names.half, (WRITE,), "send half messages"),
-        Grant(topic, names.op, (WRITE,), "say commit or rollback"),
-        Grant(topic, names.check(group), (READ,), "receive check requests"),
-        Grant(
-            topic, names.check(group), (CREATE,), "make the group's check topic at its first start"
-        ),
-        Grant(
-            Resource.GROUP, names.check(group), (READ,),
-            "share the check requests among its processes",
-        ),
-        Grant(topic, names.half, (DESCRIBE_CONFIGS,), limits, is_optional=True),
-        Grant(
-            topic, names.status, (READ,), "hear that new transactions are refused", is_optional=True
-        ),
-        *(
-            Grant(topic, one, (DESCRIBE, DESCRIBE_CONFIGS), limits, is_optional=True)
-            for one in real_topics
-        ),
-    ]  # fmt: skip
+    needed = [
+        _topic(names.half, (WRITE,), "send half messages"),
+        _topic(names.op, (WRITE,), "say commit or rollback"),
+        _topic(check, (READ,), "receive check requests"),
+        _topic(check, (CREATE,), "make the group's check topic at its first start"),
+        _group(check, (READ,), "share the check requests among its processes"),
+    ]
+    optional = [
+        _topic(names.half, (DESCRIBE_CONFIGS,), limits),
+        _topic(names.status, (READ,), "hear that new transactions are refused"),
+        *(_topic(one, (DESCRIBE, DESCRIBE_CONFIGS), limits) for one in real_topics),
+    ]
+    return needed + _optional(optional)
 
 
-def _check_names(names: TopicNames, groups: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return the names of check topics, which their consumer groups have too.
+def _optional(grants: Iterable[Grant]) -> list[Grant]:
+    return [replace(grant, is_optional=True) for grant in grants]
 
-    With each stands whether all names that begin so are meant.
 
-    Args:
-        groups: the producer groups; none: all of them.
+def _of_groups(
+    names: TopicNames, groups: Sequence[str], kind: Resource, operation: str, purpose: str
+) -> list[Grant]:
+    """Return a right on the check topics of groups, or on the consumer groups of the same names.
+
+    Without groups it is for all of them.
     """
-    named = [(names.check(group), False) for group in groups]
-    return named or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
+    checks = [names.check(group) for group in groups] or [names.prefix + CHECK_TOPIC_PREFIX]
+    return [Grant(kind, name, (operation,), purpose, is_prefix=not groups) for name in checks]
 
 
 def pipeline_grants(
@@ -94,52 +96,47 @@ def pipeline_grants(
     groups: Sequence[str] = (),
 ) -> list[Grant]:
     """Return what the pipeline needs; without groups, for all producer groups."""
-    topic, group_kind = Resource.TOPIC, Resource.GROUP
-    return [
-        Grant(topic, names.half, (READ,), "read half messages"),
-        Grant(topic, names.op, (READ,), "read ops"),
-        Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
-        Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
-        Grant(topic, names.discarded, (WRITE,), "write what was given up"),
-        Grant(topic, names.refused, (WRITE,), "write what was refused"),
-        *(Grant(topic, one, (WRITE,), "deliver final messages") for one in real_topics),
+    limited = (*names.read, names.settled, names.discarded, names.refused, *real_topics)
+    marker = f"{application_id}-marker-"
+    needed = [
+        _topic(names.half, (READ,), "read half messages"),
+        _topic(names.op, (READ,), "read ops"),
+        _topic(names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
+        _topic(names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
+        _topic(names.discarded, (WRITE,), "write what was given up"),
+        _topic(names.refused, (WRITE,), "write what was refused"),
+        *(_topic(one, (WRITE,), "deliver final messages") for one in real_topics),
+        *_of_groups(names, groups, Resource.TOPIC, WRITE, "ask producer groups"),
+        _transactions(f"{application_id}-", (WRITE,), "write each batch once", is_prefix=True),
+        _group(marker, (READ,), "know which batch is next", is_prefix=True),
+    ]
+    silent = "say which groups have no live member"
+    optional = [
+        _topic(names.status, (WRITE,), "tell producers what holds"),
         *(
-            Grant(topic, name, (WRITE,), "ask producer groups", is_prefix=is_prefix)
-            for name, is_prefix in _check_names(names, groups)
+            _topic(one, (DESCRIBE_CONFIGS,), "see a topic's limits and wrong settings")
+            for one in limited
         ),
-        Grant(
-            Resource.TRANSACTIONAL_ID, f"{application_id}-", (WRITE,), "write each batch once",
-            is_prefix=True,
-        ),
-        Grant(
-            group_kind, f"{application_id}-marker-", (READ,), "know which batch is next",
-            is_prefix=True,
-        ),
-        *_optional_pipeline_grants(names, application_id, real_topics, groups),
-    ]  # fmt: skip
+        _group(application_id, (READ,), "show its position to lag tools"),
+        *_of_groups(names, groups, Resource.GROUP, DESCRIBE, silent),
+    ]
+    return needed + _optional(optional)
 
 
 def relayed_pipeline_grants(names: TopicNames, application_id: str) -> list[Grant]:
     """Return what the pipeline needs besides, where relay is set."""
+    decided, relays = names.decided, relay_group(application_id)
     return [
-        Grant(
-            Resource.TOPIC, names.decided, (READ, WRITE),
-            "read what a relay made of ops, and say who takes them",
-        ),
-        Grant(
-            Resource.TOPIC, names.decided, (DESCRIBE_CONFIGS,), "see wrong settings",
-            is_optional=True,
-        ),
-        Grant(
-            Resource.GROUP, relay_group(application_id), (READ,), "take the ops back from relays"
-        ),
-    ]  # fmt: skip
+        _topic(decided, (READ, WRITE), "read what a relay made of ops, and say who takes them"),
+        _topic(decided, (DESCRIBE_CONFIGS,), "see wrong settings", is_optional=True),
+        _group(relays, (READ,), "take the ops back from relays"),
+    ]
 
 
 def relayed_operator_grants(names: TopicNames, _application_id: str) -> list[Grant]:
     """Return what operators' commands and the console need besides, where relay is set."""
     why = "show how much of the decided topic is not read"
-    return [Grant(Resource.TOPIC, names.decided, (READ,), why, is_optional=True)]
+    return [_topic(names.decided, (READ,), why, is_optional=True)]
 
 
 def relay_grants(
@@ -149,57 +146,17 @@ def relay_grants(
     groups: Sequence[str] = (),  # noqa: ARG001 - as of the others
 ) -> list[Grant]:
     """Return what `checkback relay` needs."""
-    topic = Resource.TOPIC
+    ids, relays = f"{application_id}-relay-", relay_group(application_id)
+    shares = "share the partitions with other relays, and keep the position"
     return [
-        Grant(topic, names.half, (READ,), "read half messages"),
-        Grant(topic, names.op, (READ,), "read ops"),
-        Grant(topic, names.decided, (READ, WRITE), "say what became of each op"),
-        *(Grant(topic, one, (WRITE,), "deliver final messages") for one in real_topics),
-        Grant(
-            Resource.TRANSACTIONAL_ID, f"{application_id}-relay-", (WRITE,),
-            "end each transaction once", is_prefix=True,
-        ),
-        Grant(
-            Resource.GROUP, relay_group(application_id), (READ,),
-            "share the partitions with other relays, and keep the position",
-        ),
-        *(
-            Grant(topic, one, (DESCRIBE_CONFIGS,), "see a topic's limits", is_optional=True)
-            for one in real_topics
-        ),
-    ]  # fmt: skip
-
-
-def _optional_pipeline_grants(
-    names: TopicNames, application_id: str, real_topics: Sequence[str], groups: Sequence[str]
-) -> list[Grant]:
-    topics = (
-        *names.read, names.settled, names.discarded, names.refused,
-        *real_topics,
-    )  # fmt: skip
-    return [
-        Grant(
-            Resource.TOPIC, names.status, (WRITE,), "tell producers what holds", is_optional=True
-        ),
-        *(
-            Grant(
-                Resource.TOPIC, one, (DESCRIBE_CONFIGS,), "see a topic's limits and wrong settings",
-                is_optional=True,
-            )
-            for one in topics
-        ),
-        Grant(
-            Resource.GROUP, application_id, (READ,), "show its position to lag tools",
-            is_optional=True,
-        ),
-        *(
-            Grant(
-                Resource.GROUP, name, (DESCRIBE,), "say which groups have no live member",
-                is_prefix=is_prefix, is_optional=True,
-            )
-            for name, is_prefix in _check_names(names, groups)
-        ),
-    ]  # fmt: skip
+        _topic(names.half, (READ,), "read half messages"),
+        _topic(names.op, (READ,), "read ops"),
+        _topic(names.decided, (READ, WRITE), "say what became of each op"),
+        *(_topic(one, (WRITE,), "deliver final messages") for one in real_topics),
+        _transactions(ids, (WRITE,), "end each transaction once", is_prefix=True),
+        _group(relays, (READ,), shares),
+        *_optional(_topic(one, (DESCRIBE_CONFIGS,), "see a topic's limits") for one in real_topics),
+    ]
 
 
 def operator_grants(
@@ -212,51 +169,28 @@ def operator_grants(
 
     The tools for checkpoints write as the pipeline does, and need its rights as well.
     """
-    topic = Resource.TOPIC
     seen = (*names.read, names.settled, names.refused, names.discarded)
-    return [
-        *(Grant(topic, one, (READ,), "tell what became of transactions") for one in seen),
+    finals = "show final messages, and send refused ones again"
+    needed = [
+        *(_topic(one, (READ,), "tell what became of transactions") for one in seen),
+        *_of_groups(names, groups, Resource.TOPIC, READ, "show check requests"),
+        _topic(names.op, (WRITE,), "decide a transaction by hand"),
+        _topic(names.half, (WRITE,), "resume a discarded half"),
+        _topic(names.discarded, (WRITE,), "resume a discarded half"),
+        _topic(names.refused, (WRITE,), "note that a refused final was sent again"),
+        *(_topic(one, (READ, WRITE), finals) for one in real_topics),
         *(
-            Grant(topic, name, (READ,), "show check requests", is_prefix=is_prefix)
-            for name, is_prefix in _check_names(names, groups)
-        ),
-        Grant(topic, names.op, (WRITE,), "decide a transaction by hand"),
-        *(
-            Grant(topic, one, (WRITE,), "resume a discarded half")
-            for one in (names.half, names.discarded)
-        ),
-        Grant(topic, names.refused, (WRITE,), "note that a refused final was sent again"),
-        *(
-            Grant(topic, one, (READ, WRITE), "show final messages, and send refused ones again")
-            for one in real_topics
-        ),
-        *(
-            Grant(
-                Resource.TRANSACTIONAL_ID, f"{application_id}-{command}", (WRITE,),
-                f"{command} once, one operator at a time",
+            _transactions(
+                f"{application_id}-{does}", (WRITE,), f"{does} once, one operator at a time"
             )
-            for command in ("resume", "resend")
+            for does in ("resume", "resend")
         ),
-        *_optional_operator_grants(names, application_id, groups),
-    ]  # fmt: skip
-
-
-def _optional_operator_grants(
-    names: TopicNames, application_id: str, groups: Sequence[str]
-) -> list[Grant]:
-    return [
-        Grant(
-            Resource.GROUP, application_id, (DESCRIBE,), "show how far the pipeline has read",
-            is_optional=True,
-        ),
-        *(
-            Grant(
-                Resource.GROUP, name, (DESCRIBE,), "show live members",
-                is_prefix=is_prefix, is_optional=True,
-            )
-            for name, is_prefix in _check_names(names, groups)
-        ),
-    ]  # fmt: skip
+    ]
+    optional = [
+        _group(application_id, (DESCRIBE,), "show how far the pipeline has read"),
+        *_of_groups(names, groups, Resource.GROUP, DESCRIBE, "show live members"),
+    ]
+    return needed + _optional(optional)
 
 
 def kafka_acls_command(
