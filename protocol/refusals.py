@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from checkback.protocol.properties import (
     ERROR_HEADER_PREFIX,
@@ -38,123 +38,105 @@ twenty groups of 4 MB made a line of 80 MB. They keep no more of what a refused 
 
 
 class RefusedReason(IntEnum):
-    """Reason codes.
+    """Why a record is refused: the code of each reason, and its `text`.
 
     1-19 a half, 20-39 an op, 40-49 an op against a verdict, 60-79 what is made of a half with its
     verdict, 80-89 access control.
     """
 
-    NOT_A_HALF = 1
-    HALF_WITHOUT_GROUP = 2
-    HALF_WITHOUT_TRANSACTION_ID = 3
-    HALF_WITHOUT_REAL_TOPIC = 4
-    HALF_FOR_SYSTEM_TOPIC = 5
-    TRANSACTIONS_REJECTED = 6
-    HALF_HEADER_NAME_INVALID = 7
-    HALF_TOPIC_TOO_LONG = 8
-    HALF_BODY_EMPTY = 9
-    HALF_BODY_TOO_LARGE = 10
-    HALF_WITH_CHECK_TIMES = 11
-    HALF_NAME_TOO_LONG = 12
+    text: str
 
-    OP_OFFSET_UNREADABLE = 20
-    OP_STATE_UNKNOWN = 21
-    OP_WITHOUT_GROUP = 22
-    OP_WITHOUT_TRANSACTION_ID = 23
-    OP_TAG_UNKNOWN = 24
-    OP_HEADER_NAME_INVALID = 25
-    OP_GROUP_WRONG = 30
-    OP_TRANSACTION_ID_WRONG = 31
-    OP_WITHOUT_HALF = 32
+    def __new__(cls, code: int, text: str = "") -> Self:
+        """Make a reason with its text, which is no part of its value."""
+        reason = int.__new__(cls, code)
+        reason._value_ = code
+        reason.text = text
+        return reason
 
-    COMMIT_AFTER_ROLLBACK = 40
-    ROLLBACK_AFTER_COMMIT = 41
-    COMMIT_AFTER_DISCARD = 42
-    ROLLBACK_AFTER_DISCARD = 43
-    DELIVERED_AFTER_COMMIT = 44
-    DELIVERED_AFTER_ROLLBACK = 45
-    DELIVERED_AFTER_DISCARD = 46
+    NOT_A_HALF = 1, "the record on the half topic does not say TRAN_MSG=true"
+    HALF_WITHOUT_GROUP = 2, "the half message has no PGROUP"
+    HALF_WITHOUT_TRANSACTION_ID = 3, "the half message has no UNIQ_KEY"
+    HALF_WITHOUT_REAL_TOPIC = 4, "the half message has no REAL_TOPIC"
+    HALF_FOR_SYSTEM_TOPIC = 5, "the half message names a system topic as its REAL_TOPIC"
+    TRANSACTIONS_REJECTED = 6, "new transactions are rejected (reject_transactions)"
+    HALF_HEADER_NAME_INVALID = 7, "the name of a header holds a NUL or is not UTF-8"
+    HALF_TOPIC_TOO_LONG = 8, "REAL_TOPIC is longer than 127 bytes"
+    HALF_BODY_EMPTY = 9, "the body of the half message is empty, and not null"
+    HALF_BODY_TOO_LARGE = 10, "the body is larger than max_message_bytes"
+    HALF_WITH_CHECK_TIMES = 11, "the half message sets TRANSACTION_CHECK_TIMES itself"
+    HALF_NAME_TOO_LONG = 12, "PGROUP is longer than 255 bytes, or UNIQ_KEY than 1,024"
 
-    REAL_TOPIC_MISSING = 60
-    REAL_TOPIC_DENIED = 61
-    FINAL_TOO_LARGE = 62
-    FINAL_REJECTED = 63
-    HALF_LOST = 64
-    HALF_UNREADABLE = 65
-    RECORD_NOT_MADE = 66
-    DISCARD_REJECTED = 67
-    HALF_REPLACED = 68
-    REAL_TOPIC_UNAVAILABLE = 69
+    OP_OFFSET_UNREADABLE = 20, "the op's value is not the decimal offset of a half"
+    OP_STATE_UNKNOWN = 21, "the op's COMMIT_OR_ROLLBACK is none of 8, 12 and 0"
+    OP_WITHOUT_GROUP = 22, "the op has no PGROUP"
+    OP_WITHOUT_TRANSACTION_ID = 23, "the op has no UNIQ_KEY"
+    OP_TAG_UNKNOWN = 24, "the record on the op topic has a tag that means nothing here"
+    OP_HEADER_NAME_INVALID = 25, "the name of a header holds a NUL or is not UTF-8"
+    OP_GROUP_WRONG = 30, "the op's producer group is not that of the half"
+    OP_TRANSACTION_ID_WRONG = 31, "the op's transaction id is not that of the half"
+    OP_WITHOUT_HALF = 32, "no half is pending or remembered at the offset the op names"
 
-    ACCESS_KEY_MISSING = 80
-    ACCESS_KEY_UNKNOWN = 81
-    SIGNATURE_WRONG = 82
-    BORN_TIME_WRONG = 83
-    TOPIC_NOT_PERMITTED = 84
-    GROUP_NOT_PERMITTED = 85
-    ADMIN_NEEDED = 86
-    SIGNATURE_UNREADABLE = 87
-    BORN_TIME_UNREADABLE = 88
+    COMMIT_AFTER_ROLLBACK = 40, "commit refused: the transaction was rolled back"
+    ROLLBACK_AFTER_COMMIT = 41, "rollback refused: the transaction was committed"
+    COMMIT_AFTER_DISCARD = 42, "commit refused: the half message was discarded"
+    ROLLBACK_AFTER_DISCARD = 43, "rollback refused: the half message was discarded"
+    DELIVERED_AFTER_COMMIT = (
+        44,
+        "delivered, and committed before: the final message may stand there twice",
+    )
+    DELIVERED_AFTER_ROLLBACK = 45, "delivered, though rolled back before"
+    DELIVERED_AFTER_DISCARD = 46, "delivered, though discarded before"
 
+    REAL_TOPIC_MISSING = 60, "the real topic does not exist"
+    REAL_TOPIC_DENIED = 61, "the pipeline may not write to the real topic"
+    FINAL_TOO_LARGE = 62, "the final message is larger than the real topic takes"
+    FINAL_REJECTED = 63, "the broker rejected the final message"
+    HALF_LOST = 64, "the half message is gone from its topic: retention was too short"
+    HALF_UNREADABLE = 65, "the half message, or its headers, can't be read"
+    RECORD_NOT_MADE = 66, "the pipeline failed to make the final message"
+    DISCARD_REJECTED = (
+        67,
+        "the half message was to be discarded, and that record was not taken, or could not be made",
+    )
+    HALF_REPLACED = 68, "the half topic holds another half than the one that was decided"
+    REAL_TOPIC_UNAVAILABLE = (
+        69,
+        (
+            "the real topic has a partition without a leader, or with fewer replicas in sync than "
+            "min.insync.replicas"
+        ),
+    )
 
-REASON_TEXTS: dict[RefusedReason, str] = {
-    RefusedReason.NOT_A_HALF: "the record on the half topic does not say TRAN_MSG=true",
-    RefusedReason.HALF_WITHOUT_GROUP: "the half message has no PGROUP",
-    RefusedReason.HALF_WITHOUT_TRANSACTION_ID: "the half message has no UNIQ_KEY",
-    RefusedReason.HALF_WITHOUT_REAL_TOPIC: "the half message has no REAL_TOPIC",
-    RefusedReason.HALF_FOR_SYSTEM_TOPIC: "the half message names a system topic as its REAL_TOPIC",
-    RefusedReason.TRANSACTIONS_REJECTED: "new transactions are rejected (reject_transactions)",
-    RefusedReason.HALF_HEADER_NAME_INVALID: "the name of a header holds a NUL or is not UTF-8",
-    RefusedReason.HALF_TOPIC_TOO_LONG: "REAL_TOPIC is longer than 127 bytes",
-    RefusedReason.HALF_BODY_EMPTY: "the body of the half message is empty, and not null",
-    RefusedReason.HALF_BODY_TOO_LARGE: "the body is larger than max_message_bytes",
-    RefusedReason.HALF_WITH_CHECK_TIMES: "the half message sets TRANSACTION_CHECK_TIMES itself",
-    RefusedReason.HALF_NAME_TOO_LONG: "PGROUP is longer than 255 bytes, or UNIQ_KEY than 1,024",
-    RefusedReason.OP_OFFSET_UNREADABLE: "the op's value is not the decimal offset of a half",
-    RefusedReason.OP_STATE_UNKNOWN: "the op's COMMIT_OR_ROLLBACK is none of 8, 12 and 0",
-    RefusedReason.OP_WITHOUT_GROUP: "the op has no PGROUP",
-    RefusedReason.OP_WITHOUT_TRANSACTION_ID: "the op has no UNIQ_KEY",
-    RefusedReason.OP_TAG_UNKNOWN: "the record on the op topic has a tag that means nothing here",
-    RefusedReason.OP_HEADER_NAME_INVALID: "the name of a header holds a NUL or is not UTF-8",
-    RefusedReason.OP_GROUP_WRONG: "the op's producer group is not that of the half",
-    RefusedReason.OP_TRANSACTION_ID_WRONG: "the op's transaction id is not that of the half",
-    RefusedReason.OP_WITHOUT_HALF: "no half is pending or remembered at the offset the op names",
-    RefusedReason.COMMIT_AFTER_ROLLBACK: "commit refused: the transaction was rolled back",
-    RefusedReason.ROLLBACK_AFTER_COMMIT: "rollback refused: the transaction was committed",
-    RefusedReason.COMMIT_AFTER_DISCARD: "commit refused: the half message was discarded",
-    RefusedReason.ROLLBACK_AFTER_DISCARD: "rollback refused: the half message was discarded",
-    RefusedReason.DELIVERED_AFTER_COMMIT: "delivered, and committed before: the final"
-    " message may stand there twice",
-    RefusedReason.DELIVERED_AFTER_ROLLBACK: "delivered, though rolled back before",
-    RefusedReason.DELIVERED_AFTER_DISCARD: "delivered, though discarded before",
-    RefusedReason.REAL_TOPIC_MISSING: "the real topic does not exist",
-    RefusedReason.REAL_TOPIC_DENIED: "the pipeline may not write to the real topic",
-    RefusedReason.FINAL_TOO_LARGE: "the final message is larger than the real topic takes",
-    RefusedReason.FINAL_REJECTED: "the broker rejected the final message",
-    RefusedReason.HALF_LOST: "the half message is gone from its topic: retention was too short",
-    RefusedReason.HALF_UNREADABLE: "the half message, or its headers, can't be read",
-    RefusedReason.RECORD_NOT_MADE: "the pipeline failed to make the final message",
-    RefusedReason.DISCARD_REJECTED: "the half message was to be discarded, and that record was not"
-    " taken, or could not be made",
-    RefusedReason.HALF_REPLACED: "the half topic holds another half than the one that was decided",
-    RefusedReason.REAL_TOPIC_UNAVAILABLE: "the real topic has a partition without a leader, or with"
-    " fewer replicas in sync than min.insync.replicas",
-    RefusedReason.ACCESS_KEY_MISSING: "the record is not signed, or its headers do not stand in"
-    " the order of a signed one",
-    RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the access key that Signature names",
-    RefusedReason.SIGNATURE_WRONG: "the signature is not that of the record with a secret of its"
-    " account",
-    RefusedReason.BORN_TIME_WRONG: "the half message was not signed when it was written:"
-    " the time in Signature is too far from the broker's",
-    RefusedReason.TOPIC_NOT_PERMITTED: "the account may not publish to the real topic",
-    RefusedReason.GROUP_NOT_PERMITTED: "the account may not publish for the producer group,"
-    " or not answer its checks",
-    RefusedReason.ADMIN_NEEDED: "only an admin account may resolve or resume a transaction by hand",
-    RefusedReason.SIGNATURE_UNREADABLE: "Signature is not a time, an access key and a signature,"
-    " with one space between two of them",
-    RefusedReason.BORN_TIME_UNREADABLE: "the time in Signature is not a whole number of at most 13"
-    " digits without a leading zero",
-}
+    ACCESS_KEY_MISSING = (
+        80,
+        "the record is not signed, or its headers do not stand in the order of a signed one",
+    )
+    ACCESS_KEY_UNKNOWN = 81, "no account has the access key that Signature names"
+    SIGNATURE_WRONG = 82, "the signature is not that of the record with a secret of its account"
+    BORN_TIME_WRONG = (
+        83,
+        (
+            "the half message was not signed when it was written: the time in Signature is too far "
+            "from the broker's"
+        ),
+    )
+    TOPIC_NOT_PERMITTED = 84, "the account may not publish to the real topic"
+    GROUP_NOT_PERMITTED = (
+        85,
+        "the account may not publish for the producer group, or not answer its checks",
+    )
+    ADMIN_NEEDED = 86, "only an admin account may resolve or resume a transaction by hand"
+    SIGNATURE_UNREADABLE = (
+        87,
+        (
+            "Signature is not a time, an access key and a signature, with one space between two of "
+            "them"
+        ),
+    )
+    BORN_TIME_UNREADABLE = (
+        88,
+        "the time in Signature is not a whole number of at most 13 digits without a leading zero",
+    )
 
 
 COMMITTED_REASONS: Final = frozenset(
@@ -257,7 +239,7 @@ def _cut_facts(record: RecordParts, headers: Headers, cut: list[str]) -> Headers
 
 def refusal_text(reason: RefusedReason, detail: str) -> str:
     """Return why something was refused; the detail may be empty."""
-    return f"{REASON_TEXTS[reason]}: {detail}" if detail else REASON_TEXTS[reason]
+    return f"{reason.text}: {detail}" if detail else reason.text
 
 
 def refused_headers(

@@ -21,7 +21,6 @@ from checkback.protocol.refusals import (
     GROUP_BYTES_MAX,
     ID_BYTES_MAX,
     IMMUNITY_DIGITS_MAX,
-    REASON_TEXTS,
     TOPIC_LENGTH_MAX,
     RecordOrigin,
     RefusedReason,
@@ -327,7 +326,7 @@ def test_reasons_for_a_refusal_are_told_with_their_codes_and_texts() -> None:
     rows = table("### Reasons for a refusal")
 
     assert [(int(row[0]), row[1], row[2]) for row in rows] == [
-        (int(one), one.name, REASON_TEXTS[one]) for one in RefusedReason
+        (int(one), one.name, one.text) for one in RefusedReason
     ]
 
 

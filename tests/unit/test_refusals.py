@@ -9,7 +9,6 @@ import pytest
 from checkback.protocol.properties import text_value
 from checkback.protocol.record_size import headers_bytes_max, record_bytes_max
 from checkback.protocol.refusals import (
-    REASON_TEXTS,
     RecordOrigin,
     RecordParts,
     RefusedParts,
@@ -29,10 +28,6 @@ def fact(made: RefusedParts, name: str) -> str | None:
 def refused(key: bytes, value: bytes, wide: int, bytes_max: int | None) -> RefusedParts:
     headers = [("PGROUP", b"g"), ("UNIQ_KEY", b"id"), ("mine", b"x" * wide)]
     return refused_parts(RecordParts(key, value, headers), REASON, ORIGIN, "", bytes_max)
-
-
-def test_every_reason_has_a_text() -> None:
-    assert set(REASON_TEXTS) == set(RefusedReason)
 
 
 @pytest.mark.parametrize(
