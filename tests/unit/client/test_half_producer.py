@@ -211,7 +211,7 @@ def test_a_producer_that_librdkafka_gave_up_is_replaced() -> None:
 
 
 def test_after_the_shutdown_none_is_opened_in_place_of_one_that_librdkafka_gave_up() -> None:
-    world = World(KafkaException(KafkaError(KafkaError._FATAL)))
+    world = World(KafkaException(KafkaError(KafkaError._FATAL)), budget_ms=200)
     world.producer.close(1)
     with suppress(SendError):
         world.store()
