@@ -43,31 +43,51 @@ class Stored:
         return None
 
 
-class Producer:
-    """Stores what it takes at the next poll; while it is silent, nothing is reported."""
+class QuietProducer:
+    """librdkafka's producer, as far as the client uses it: takes records, and reports none."""
 
     def __init__(self) -> None:
-        self.is_silent = False
         self.is_closed = False
         self.sent: list[dict[str, Any]] = []
-        self.due: deque[dict[str, Any]] = deque()
 
     def produce(self, **record: Any) -> None:
         self.sent.append(record)
+
+    def poll(self, timeout_s: float) -> None:
+        # As librdkafka: a thread that polls and finds nothing must not spin.
+        threading.Event().wait(min(timeout_s, 0.001))
+
+    def purge(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Producer(QuietProducer):
+    """Stores what it takes at the next poll; while it is silent, nothing is reported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_silent = False
+        self.due: deque[dict[str, Any]] = deque()
+
+    def produce(self, **record: Any) -> None:
+        super().produce(**record)
         if "on_delivery" in record:
             self.due.append(record)
 
     def poll(self, timeout_s: float) -> None:
-        threading.Event().wait(min(timeout_s, 0.001))
+        super().poll(timeout_s)
         while self.due and not self.is_silent:
             record = self.due.popleft()
             record["on_delivery"](None, Stored(record))
 
     def purge(self) -> None:
         self.due.clear()
-
-    def close(self) -> None:
-        self.is_closed = True
 
     def __len__(self) -> int:
         return len(self.due)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
+from tests.unit.client.producer_playing import QuietProducer
 
 from checkback.client.checks.answers import CheckAnswers
 from checkback.client.kafka.clock import BrokerClock
@@ -40,34 +41,25 @@ class Stored:
         return None
 
 
-class Kafka:
+class Kafka(QuietProducer):
     """A producer that stores what it takes; one that is broken takes nothing, or fails it."""
 
     def __init__(self, broken: str = "") -> None:
+        super().__init__()
         self.broken = broken
-        self.sent: list[Any] = []
         self.due: list[Any] = []
 
     def produce(self, **record: Any) -> None:
         if self.broken == "takes nothing":
             raise KafkaException(FATAL)
-        self.sent.append(record)
+        super().produce(**record)
         if "on_delivery" in record:
             self.due.append(record["on_delivery"])
 
     def poll(self, timeout_s: float) -> None:
-        threading.Event().wait(min(timeout_s, 0.001))
+        super().poll(timeout_s)
         while self.due:
             self.due.pop()(FATAL if self.broken else None, Stored())
-
-    def purge(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def __len__(self) -> int:
-        return 0
 
 
 class Stage:

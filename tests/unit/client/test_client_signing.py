@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from types import MethodDescriptorType, SimpleNamespace
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from confluent_kafka import Producer as KafkaProducer
-from tests.unit.client.producer_playing import store
+from tests.unit.client.producer_playing import QuietProducer, store
 
 from checkback.client import LocalTransactionState
 from checkback.client.kafka.clock import BrokerClock, steady_ms
@@ -36,32 +35,16 @@ STORED = SimpleNamespace(
 SIGNER = RecordSigner("account", "secret-of-account", lambda: 1_000)
 
 
-class Producer:
-    """librdkafka's producer, as far as the client uses it; keeps what it is given."""
+class Producer(QuietProducer):
+    """Stores what it is given at once."""
 
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.stored = STORED
+    stored = STORED
 
     def produce(self, **record: Any) -> None:
-        self.sent.append(record)
+        super().produce(**record)
         report = record.get("on_delivery")
         if report is not None:
             report(None, self.stored)
-
-    def poll(self, timeout_s: float) -> int:
-        # As librdkafka: a thread that polls and finds nothing must not spin.
-        time.sleep(min(timeout_s, 0.01))
-        return 0
-
-    def close(self) -> None:
-        pass
-
-    def flush(self, _timeout_s: float) -> int:
-        return 0
-
-    def __len__(self) -> int:
-        return 0
 
 
 def test_a_half_is_signed_as_it_is_sent() -> None:

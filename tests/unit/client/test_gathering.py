@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.unit.client.producer_playing import QuietProducer
 
 from checkback.client.kafka.clock import BrokerClock
 from checkback.client.kafka.connections import KafkaClients
@@ -25,35 +26,12 @@ from checkback.protocol.records import half_headers
 FATAL = KafkaError(KafkaError._FATAL)
 
 
-class Kafka:
-    """A producer that says nothing of what it takes until a test says so."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.is_closed = False
-
-    def produce(self, **record: Any) -> None:
-        self.sent.append(record)
-
-    def poll(self, _timeout_s: float) -> None:
-        pass
-
-    def purge(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def __len__(self) -> int:
-        return 0
-
-
 class World:
     """A half producer for which two halves at once are many."""
 
     def __init__(self, opens: Any = None) -> None:
-        self.at_once: list[Kafka] = []
-        self.gathering: list[Kafka] = []
+        self.at_once: list[QuietProducer] = []
+        self.gathering: list[QuietProducer] = []
         facts: Any = SimpleNamespace(
             topic=lambda _: TopicLeaders({0: 1, 1: 1}, (0, 1), 0.0), refresh=lambda _: None
         )
@@ -63,8 +41,8 @@ class World:
             open_gathering=opens or (lambda _: self._opened(self.gathering)),
         )  # fmt: skip
 
-    def _opened(self, producers: list[Kafka]) -> Any:
-        producers.append(Kafka())
+    def _opened(self, producers: list[QuietProducer]) -> Any:
+        producers.append(QuietProducer())
         return producers[-1]
 
     def begin(self) -> Iterator[Any]:

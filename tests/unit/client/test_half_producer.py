@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.unit.client.producer_playing import store
+from tests.unit.client.producer_playing import QuietProducer, store
 
 from checkback.client.kafka.clock import BrokerClock
 from checkback.client.kafka.topics import TopicFacts, TopicLeaders
@@ -19,7 +19,6 @@ from checkback.client.results import SendStatus
 from checkback.client.sending.half import Half, InDoubtIds
 from checkback.client.sending.half_producer import HalfProducer
 from checkback.protocol.errors import SendError
-from checkback.protocol.properties import Headers
 from checkback.protocol.records import half_headers
 
 TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
@@ -49,12 +48,13 @@ class Stored:
         return 0.001
 
 
-class Kafka:
+class Kafka(QuietProducer):
     """A producer that answers each record as it was told to, in the poll after it."""
 
     def __init__(self, *answers: object) -> None:
+        super().__init__()
         self.answers = list(answers)
-        self.sent: list[tuple[int, str]] = []
+        self.tried: list[tuple[int, str]] = []
         self.waiting: queue.Queue[tuple[Any, KafkaError | None, Stored]] = queue.Queue()
         self.on_error: Any = None
         self.opened = 0
@@ -64,10 +64,11 @@ class Kafka:
         self.opened += 1
         return self
 
-    def produce(
-        self, topic: str, partition: int, on_delivery: Any, headers: Headers, **_: Any
-    ) -> None:
-        self.sent.append((partition, dict(headers)["UNIQ_KEY"].decode()))
+    def produce(self, **record: Any) -> None:
+        topic, partition, on_delivery = (
+            record[name] for name in ("topic", "partition", "on_delivery")
+        )
+        self.tried.append((partition, dict(record["headers"])["UNIQ_KEY"].decode()))
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
@@ -81,15 +82,6 @@ class Kafka:
         with suppress(queue.Empty):
             report, error, message = self.waiting.get(timeout=timeout_s or 0.001)
             report(error, message)
-
-    def purge(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def __len__(self) -> int:
-        return 0
 
 
 class World:
@@ -133,8 +125,8 @@ def test_a_stored_half_knows_where_it_is() -> None:
 def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:
     world = World(TOO_FEW, TOO_FEW)
     half = world.store()
-    assert sorted(partition for partition, _ in world.kafka.sent) == [0, 1, 2]
-    assert [name for _, name in world.kafka.sent] == ["id-0", "id-1", "id-2"]
+    assert sorted(partition for partition, _ in world.kafka.tried) == [0, 1, 2]
+    assert [name for _, name in world.kafka.tried] == ["id-0", "id-1", "id-2"]
     assert half.message.transaction_id == "id-2"
     assert [f"id-{number}" in world.in_doubt for number in range(3)] == [True, True, False]
     assert world.counters.snapshot()[ClientEvent.SEND_RETRIED] == 2
@@ -145,7 +137,7 @@ def test_no_id_is_written_twice_whatever_happens() -> None:
         world = World(*answers, budget_ms=500)
         with suppress(SendError):
             world.store()
-        ids = [one for _, one in world.kafka.sent]
+        ids = [one for _, one in world.kafka.tried]
         assert len(ids) == len(set(ids))
 
 
@@ -161,7 +153,7 @@ def test_a_half_with_a_key_stays_on_its_partition_and_ends_in_doubt() -> None:
         world.store(key=b"k")
     assert failure.value.fields == {"in_doubt": True, "transaction_id": "id-0"}
     assert "id-0" in world.in_doubt
-    assert [partition for partition, _ in world.kafka.sent] == [-1]
+    assert [partition for partition, _ in world.kafka.tried] == [-1]
 
 
 def test_a_refusal_is_certain_and_not_tried_again() -> None:
@@ -169,7 +161,7 @@ def test_a_refusal_is_certain_and_not_tried_again() -> None:
     with pytest.raises(SendError, match="did not run") as failure:
         world.store()
     assert failure.value.fields["in_doubt"] is False
-    assert len(world.kafka.sent) == 1
+    assert len(world.kafka.tried) == 1
     assert len(world.in_doubt) == 0
 
 

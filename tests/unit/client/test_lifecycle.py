@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.client.producer_playing import TRANSPORT, Clients, kafka
+from tests.unit.client.producer_playing import TRANSPORT, Clients, QuietProducer, kafka
 
 from checkback.client import (
     DefaultMQProducer,
@@ -198,23 +198,14 @@ def test_a_forked_child_may_shut_down_a_producer_that_another_thread_starts(
 
 
 def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None:
-    class Late:
+    class Late(QuietProducer):
         """Sends its op a moment later."""
 
         purged = False
         looks = 3
 
-        def poll(self, _: float) -> None:
-            threading.Event().wait(0.001)
-
         def purge(self) -> None:
             self.purged = True
-
-        def close(self) -> None:
-            pass
-
-        def produce(self, **_: object) -> None:
-            pass
 
         def __len__(self) -> int:
             self.looks -= 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.unit.client.producer_playing import QuietProducer
 
 from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message, MessageQueue
@@ -20,10 +20,11 @@ from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.testing.waiting import wait_until
 
 
-class Kafka:
+class Kafka(QuietProducer):
     """Keeps records until it is purged; its reports then say so."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.held: list[Any] = []
         self.due: list[Any] = []
 
@@ -38,13 +39,10 @@ class Kafka:
         self.answer(KafkaError._PURGE_QUEUE)
 
     def poll(self, timeout_s: float) -> None:
-        threading.Event().wait(min(timeout_s, 0.001))
+        super().poll(timeout_s)
         while self.due:
             report, error = self.due.pop(0)
             report(error, SimpleNamespace())
-
-    def close(self) -> None:
-        pass
 
     def __len__(self) -> int:
         return len(self.held)
@@ -67,7 +65,7 @@ def test_a_send_that_is_purged_at_shutdown_ends() -> None:
     result = sender.send_async(Message("t", b"x"), choice, 3)
     assert sender.close(0) == 1
     with pytest.raises(SendError, match="shut down") as failure:
-        result.result(5)
+        result.result(60)
     assert failure.value.fields["in_doubt"] is True
 
 
@@ -78,7 +76,7 @@ def test_a_send_that_waits_for_its_next_try_at_shutdown_ends() -> None:
     kafka.answer(KafkaError.NOT_LEADER_FOR_PARTITION)
     assert sender.close(1) == 1
     with pytest.raises(SendError, match="shut down"):
-        result.result(5)
+        result.result(60)
 
 
 def test_sends_that_ended_before_are_not_left() -> None:
@@ -87,7 +85,7 @@ def test_sends_that_ended_before_are_not_left() -> None:
     result = sender.send_async(Message("t", b"x"), choice, 1)
     kafka.answer(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(SendError):
-        result.result(5)
+        result.result(60)
     assert sender.close(0) == 0
 
 
@@ -100,7 +98,7 @@ def test_the_callback_of_a_send_may_shut_its_producer_down() -> None:
     kafka.due.append((kafka.held.pop(0), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     for result in results:
         with pytest.raises(SendError):
-            result.result(5)
+            result.result(60)
     wait_until(lambda: list(closed) == [1], what="the shutdown")
 
 
@@ -108,7 +106,7 @@ def test_a_send_that_comes_while_the_producer_closes_ends() -> None:
     sender = sender_of(Kafka())
     sender.close(0)
     with pytest.raises(SendError, match="shut down"):
-        sender.send_async(Message("t", b"x"), choice, 3).result(5)
+        sender.send_async(Message("t", b"x"), choice, 3).result(60)
 
 
 def test_a_message_does_not_go_to_a_queue_of_another_topic() -> None:

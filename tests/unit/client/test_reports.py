@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.client.producer_playing import in_a_loop
+from tests.unit.client.producer_playing import QuietProducer, in_a_loop
 
 from checkback.client.asyncio_producer import EventLoopReports
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
@@ -27,23 +26,22 @@ STORED: Any = SimpleNamespace()
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 
 
-class Producer:
+class Producer(QuietProducer):
     """Reports what it was told to, when it is polled."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        self.sent: list[dict[str, Any]] = []
+        super().__init__()
         self.reports: deque[Any] = deque()
         self.silent = silent
         self.purged = False
-        self.closed = False
         self.error: KafkaError | None = None
 
     def produce(self, **record: Any) -> None:
-        self.sent.append(record)
+        super().produce(**record)
         self.reports.append(record.get("on_delivery"))
 
     def poll(self, timeout_s: float) -> None:
-        time.sleep(min(timeout_s, 0.001))
+        super().poll(timeout_s)
         while self.reports and (not self.silent or self.purged):
             report = self.reports.popleft()
             if report is not None:
@@ -51,9 +49,6 @@ class Producer:
 
     def purge(self) -> None:
         self.purged = True
-
-    def close(self) -> None:
-        self.closed = True
 
     def __len__(self) -> int:
         return len(self.reports)
@@ -90,7 +85,7 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     assert polled.close(0.02) == 1
     waiting.join(60)
     assert not waiting.is_alive()
-    assert (producer.purged, producer.closed) == (True, True)
+    assert (producer.purged, producer.is_closed) == (True, True)
 
 
 @in_a_loop

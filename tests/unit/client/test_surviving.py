@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.unit.client.producer_playing import QuietProducer
 
 from checkback.client.checks.pool import CheckPool
 from checkback.client.checks.service import CheckService
@@ -21,23 +22,18 @@ from checkback.client.sending.plain import Timers
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
-class Poll:
+class Poll(QuietProducer):
     """A producer whose polls do what they are given, one after the other."""
 
     def __init__(self, *polls: Any) -> None:
+        super().__init__()
         self.polls = deque(polls)
 
     def poll(self, timeout_s: float) -> None:
         if self.polls:
             self.polls.popleft()()
         else:
-            threading.Event().wait(min(timeout_s, 0.001))
-
-    def close(self) -> None:
-        pass
-
-    def __len__(self) -> int:
-        return 0
+            super().poll(timeout_s)
 
 
 def leave() -> None:
