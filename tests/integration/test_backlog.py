@@ -18,6 +18,7 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
     return Topics(bootstrap_servers, unique, half_partitions=1)
 
 
+@pytest.mark.nightly  # tests/unit/test_batch_terms.py: what is unread hides a partition
 def test_what_was_committed_before_an_outage_longer_than_the_retention_is_delivered(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Pipeline, Topics, wait_until
@@ -135,6 +136,7 @@ def forget_last_commit(checkpoint: Path) -> None:
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.nightly  # tests/unit/test_ledger.py asks the documented question by another engine
 def test_spark_and_delta_rs_read_and_write_one_ledger(tmp_path: Path) -> None:
     """Spark runs what docs/ledger.md shows; between its reads delta-rs writes as the pipeline."""
     path = tmp_path / "ledger"

@@ -40,16 +40,10 @@ def cut(broker: Broker, data: Path, topic: str, kept: int) -> None:
     broker.start()
 
 
-@pytest.mark.parametrize(
-    ("is_running", "grows"),
-    [
-        (False, True),
-        pytest.param(False, False, marks=pytest.mark.nightly),
-        pytest.param(True, False, marks=pytest.mark.nightly),
-        pytest.param(True, True, marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly  # by day brokers lose records in tests/simulation/test_exactly_once.py
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize("is_running", [True, False])
 def test_halves_at_offsets_of_lost_ones_are_delivered_after_a_rebuild(
     broker: Broker, tmp_path: Path, shared_jvm: SharedJvm, is_running: bool, grows: bool
 ) -> None:

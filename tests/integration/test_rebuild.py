@@ -203,6 +203,7 @@ def test_a_rebuild_that_refuses_changes_nothing(
     assert topics.reasons() == []
 
 
+@pytest.mark.nightly  # test_preflight.py refuses, tests/spark/test_rebuild_query.py rebuilds
 @pytest.mark.timeout(600)
 def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
