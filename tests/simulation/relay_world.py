@@ -32,7 +32,7 @@ from checkback.state import Action, EventKind, Page, decide
 from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.streaming.batch.terms import BatchPlans, TaskTerms, TermsOfRun
 from checkback.streaming.relay.reading import LAST_RECORDS, RelayReading
-from checkback.streaming.relay.switch import RelaySwitch
+from checkback.streaming.relay.switch import TOPIC_FILE, KnownDecided, RelaySwitch
 from checkback.streaming.start.direct_op_topic import PlannedRun
 
 NAMES = TopicNames()
@@ -109,6 +109,11 @@ class World:
         self.actors: list[Actor] = []
         self.crashes = 0
         self.met: Counter[str] = Counter()
+
+    def ends(self) -> dict[str, int]:
+        """Return where the topics end."""
+        halves, ops, decided = len(self.half_times), len(self.ops), len(self.decided)
+        return {NAMES.half: halves, NAMES.op: ops, NAMES.decided: decided}
 
     # What processes do.
 
@@ -247,11 +252,8 @@ class FakeDecidedTopic:
 
     def notes(self, known: Any, _: Any) -> dict[int, list[tuple[Any, int]]]:
         self.world.pause()
-        found = [
-            (note, at)
-            for at, note in enumerate(self.world.decided)
-            if isinstance(note, Taken | Closed | RelayMark)
-        ]
+        said = enumerate(self.world.decided)
+        found = [(note, at) for at, note in said if isinstance(note, Taken | Closed | RelayMark)]
         for note, _ in found:
             self.marked = note.position if isinstance(note, RelayMark) else self.marked
         return {0: found[-1:] if known.get(0) else found}
@@ -275,10 +277,8 @@ class FakeDecidedTopic:
             end = world.random.randint(position + 1, read[0])
             world.pause()
             halves = len(world.half_times)
-            made = [
-                Made("early" if world.ops[at].half >= halves else "passed", at)
-                for at in range(position, end)
-            ]
+            kinds = ("passed", "early")
+            made = [Made(kinds[world.ops[at].half >= halves], at) for at in range(position, end)]
             self._commit(made, generation, end)
             position = end
         self._commit([Closed(max(position, read[0]))], generation, max(position, read[0]))
@@ -297,6 +297,7 @@ class Switch(RelaySwitch):
     """The real one, without a look at the topics of a cluster."""
 
     def _partitions(self) -> int:
+        self.store.create_own(TOPIC_FILE, KnownDecided("of the world").to_json())
         return 1
 
 
@@ -315,8 +316,7 @@ def relay(world: World, number: int) -> None:
         world.members.discard(number)
         return
     position, first = max(position, word.ops_from), max(first, word.halves_from)
-    gone: set[int] = set()
-    until_ms = 0
+    gone, until_ms = set[int](), 0
     while True:
         world.pause()
         end = world.random.choice((len(world.ops), world.random.randint(position, len(world.ops))))
@@ -360,8 +360,7 @@ class Driver:
         self.world = world
         self.store: Any = Store(world)
         self.settings = Settings(relay=relay, batch_events_max=7)
-        self.is_to_stop = False
-        self.is_ready = False
+        self.is_to_stop = self.is_ready = False
 
     def run(self) -> None:
         """Start, and run batches until it is to stop."""
@@ -402,9 +401,7 @@ class Driver:
         self._execute(batch, terms)
 
     def _plan(self, batch: int, topics: tuple[str, ...]) -> None:
-        world = self.world
-        now = {NAMES.half: len(world.half_times), NAMES.op: len(world.ops)}
-        now |= {NAMES.decided: len(world.decided)}
+        world, now = self.world, self.world.ends()
         before = self.store.planned(batch - 1).ends if batch else {}
         if before.keys() - topics:
             # Spark takes a topic for lost that is in the last plan and not in the query. So a job
@@ -524,9 +521,7 @@ class Driver:
     def _ends(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], LogEnd]:
         world = self.world
         world.pause()
-        now = {NAMES.half: len(world.half_times), NAMES.op: len(world.ops)}
-        now |= {NAMES.decided: len(world.decided)}
-        return {place: LogEnd(now[place[0]], NO_EPOCH) for place in places}
+        return {place: LogEnd(world.ends()[place[0]], NO_EPOCH) for place in places}
 
     def _newest_marks(self, ends: Mapping[int, int]) -> dict[int, RelayMark]:
         first = max(0, ends[0] - LAST_RECORDS)
@@ -576,6 +571,8 @@ class Life:
                 world.kill(random.choice(world.actors))
             elif chance < 0.045:
                 self._start_relay()
+            elif chance < 0.0475:
+                self._repartition()
             elif chance < 0.05:
                 world.members.clear()  # their sessions time out; they may go on as zombies
                 world.generation += 1
@@ -593,9 +590,24 @@ class Life:
         self.driver = Driver(self.world, relay=relay)
         self.driver_actor = self.world.spawn(f"driver {relay}", self.driver.run)
 
+    def _repartition(self) -> None:
+        """Drop the plan that is not begun, and append a batch, as the command does."""
+        world = self.world
+        for actor in [one for one in world.actors if one.name.startswith("driver")]:
+            world.kill(actor)
+        world.epoch += 1
+        batch = max(world.commits, default=-1) + 1
+        if not batch or batch in world.written:
+            return
+        world.met["plan dropped"] += f"offsets/{batch}" in world.files
+        world.files[f"offsets/{batch}"] = world.files[f"offsets/{batch - 1}"]
+        world.states[batch] = world.states[batch - 1]
+        world.hidden[batch] = world.hidden[batch - 1]
+        world.written.add(batch)
+        world.commits.add(batch)
+
     def _start_relay(self) -> None:
-        self.relays += 1
-        number = self.relays
+        number = self.relays = self.relays + 1
         self.world.spawn("relay", lambda: relay(self.world, number))
 
     def _calm_down(self, *, relay: bool) -> None:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 from tests.simulation.relay_world import Driver, FakeDecidedTopic, Life, Switch
 
-from checkback.protocol.decided import Closed
+from checkback.protocol.decided import Closed, Taken
 from checkback.state import RelayLimits
 from checkback.streaming.batch.terms import TaskTerms
 
@@ -72,3 +72,30 @@ def test_what_is_left_out_is_missed(name: str) -> None:
 def live_all() -> None:
     for seed in range(SEEDS):
         Life(seed).go()
+
+
+@pytest.mark.parametrize("relay", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_repartition_drops_no_switch(seed: int, relay: bool) -> None:
+    """A start dies once it has let relays take the ops; a repartition drops the plan that it made.
+
+    The next start found no sign of relays in its checkpoint, and took the ops as well.
+    """
+    life = Life(seed)
+    world = life.world
+
+    def step_until(holds: Callable[[], object]) -> None:
+        for _ in range(3_000):
+            if holds():
+                return
+            world.produce() if world.random.random() < 0.2 else life._step_all()
+        raise AssertionError("it did not come about")
+
+    life._start_driver(relay=False)
+    step_until(lambda: len(world.commits) > 2)
+    life._start_driver(relay=True)
+    step_until(lambda: any(isinstance(one, Taken) for one in world.decided))
+    life._start_relay()
+    life._repartition()
+    step_until(lambda: world.met["delivered"] > 2)
+    life._calm_down(relay=relay)
