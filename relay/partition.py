@@ -95,6 +95,8 @@ class RelayPartition:
     half_end_asked_s: float = float("-inf")
     _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
     _given_up: set[int] = field(default_factory=set)
+    _hidden_to: int = 0
+    """Ops wait for no half below this offset: reading does not come past a transaction there."""
 
     def __post_init__(self) -> None:
         self.half_end = max(self.half_end, self.half_position)
@@ -122,17 +124,22 @@ class RelayPartition:
         """Note a record that was read; hold it if it is a half that was not given up."""
         if offset < self.half_position:
             return
-        self.read_halves_to(offset + 1)
-        if half is not None and offset not in self._given_up:
+        self._come_to(offset + 1)
+        if offset in self._given_up:
+            self._given_up.remove(offset)
+        elif half is not None:
             self.memory.hold(offset, half)
 
     def read_halves_to(self, end: int) -> None:
         """Note that every half below that offset was read."""
         if end > self.half_position:
-            self.half_position = end
-            self.half_end = max(self.half_end, end)
+            self._come_to(end)
             if self._given_up:
-                self._given_up = {offset for offset in self._given_up if offset >= end - 1}
+                self._given_up = {offset for offset in self._given_up if offset >= end}
+
+    def _come_to(self, half_position: int) -> None:
+        self.half_position, self._hidden_to = half_position, 0
+        self.half_end = max(self.half_end, half_position)
 
     def learn_half_end(self, end: int, asked_s: float) -> None:
         """Note the half partition's end, and when it was asked for."""
@@ -180,8 +187,10 @@ class RelayPartition:
         """Decide an op that names a half which was not read (rule 5)."""
         if named >= self.half_end:
             return RelayedOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
-        if now_s - op.read_s < HIDDEN_S and named not in self._given_up:
-            return None
+        if named >= self._hidden_to and named not in self._given_up:
+            if now_s - op.read_s < HIDDEN_S:
+                return None
+            self._hidden_to = self.half_end
         self._given_up.add(named)
         return self._passed(op, named, None, "half hidden")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -183,6 +184,25 @@ def test_rule_5_a_half_that_was_given_up_never_enters_memory() -> None:
     stage.half(E + 1)
 
     assert [stage.kind(E), stage.kind(E + 1)] == [P, D]
+
+
+def test_rule_5_ops_of_all_halves_behind_one_open_transaction_wait_a_second_together() -> None:
+    stage, hidden = Stage(), 10_000
+    stage.partition.learn_half_end(E + hidden, stage.now_s)
+    stage.read_op(E)
+    stage.now_s += HIDDEN_S
+    assert stage.take() is not None
+    assert {stage.kind(E + at) for at in range(1, hidden)} == {P}
+    stage.partition.learn_half_end(E + hidden + 1, stage.now_s)
+    assert stage.kind(E + hidden) is None  # stored since: reading may come to it
+
+    begun_s = time.process_time()
+    for at in range(hidden + 1):  # the transaction is committed
+        stage.half(E + at)
+    assert time.process_time() - begun_s < 1.5  # not all of them at each read
+    taken = stage.take()
+    assert taken is not None
+    assert (taken.kind, len(stage.partition.memory)) == (D, 0)
 
 
 def test_rule_6_what_is_older_than_the_start_goes_the_job_s_way() -> None:
