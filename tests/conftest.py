@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from checkback.deploy.broker_files import BrokerRecord
 from checkback.testing.pytest_plugin import (  # by name: an older installation has no entry point
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
     from checkback.testing.broker import Broker
 
+
+if settings.get_current_profile_name() == "default":
+    # A busy machine takes longer than Hypothesis allows, and that is no fault of what is tested.
+    settings.register_profile(
+        "checkback", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("checkback")
 
 SHARED = pytest.StashKey[tuple["Broker", TemporaryDirectory[str]]]()
 

@@ -14,7 +14,11 @@ STATS = Path("mutmut-stats.json")
 
 # The same histories for every change; that one fails is enough, whatever the shortest would be.
 settings.register_profile(
-    "mutants", derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
+    "mutants",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile("mutants")
 

@@ -170,6 +170,6 @@ class CheckbackOnABudget(Checkback):
 
 
 TestCheckback = Checkback.TestCase
-TestCheckback.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestCheckback.settings = settings(max_examples=300, stateful_step_count=40)
 TestCheckbackOnABudget = CheckbackOnABudget.TestCase
-TestCheckbackOnABudget.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestCheckbackOnABudget.settings = settings(max_examples=100, stateful_step_count=40)

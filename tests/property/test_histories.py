@@ -104,7 +104,7 @@ def _run_all_histories(moments: tuple[int, ...], kinds: tuple[Written, ...]) -> 
 records_of_one_offset = st.lists(st.sampled_from([COMMIT, ROLLBACK, UNKNOWN]), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     said=st.lists(records_of_one_offset, min_size=1, max_size=20),
     cuts=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=6),
@@ -140,7 +140,7 @@ def refused_op(offset: int, source: int, now: int) -> Record:
     return Record(EventKind.REFUSED_OP, source, source, now, detail=reason)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     said=st.lists(st.sampled_from(RECORDS), max_size=6),
     steps=st.lists(st.sampled_from([0, *STEPS]), min_size=6, max_size=6),
