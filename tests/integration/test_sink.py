@@ -80,7 +80,7 @@ def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_move
 
     taken = begin_epoch(settings, 2, [0], 0)
 
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - begun_s < 25
     store = MarkerStore(taken)
     assert {key: (one.next_batch, one.epoch) for key, one in store.read([0, 1]).items()} == {
         0: (1, 1), 1: (0, 1),

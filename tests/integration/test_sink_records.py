@@ -288,7 +288,7 @@ def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(eith
     report = either.writer().write([commits(0, 2)], 0)
 
     assert report.counts["halves_lost"] == 2
-    assert time.monotonic() - started_s < 10
+    assert time.monotonic() - started_s < 30
 
 
 def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(either: World) -> None:
