@@ -80,6 +80,7 @@ def commit(topics: Topics, body: str, real: str) -> None:
     topics.send_op(topics.send_half(body.encode(), real), body, COMMIT)
 
 
+@pytest.mark.nightly  # tests/spark/test_session.py has the sentence
 def test_the_latest_time_harms_nobody_until_two_mistakes_let_it_in(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

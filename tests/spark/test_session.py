@@ -15,7 +15,12 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import CheckpointError, OperationalError, PrerequisiteError
+from checkback.protocol.errors import (
+    BrokerError,
+    CheckpointError,
+    OperationalError,
+    PrerequisiteError,
+)
 from checkback.streaming.job.query_failure import explain, explain_state
 from checkback.streaming.spark import session
 from checkback.streaming.spark.cores import executor_cores, state_partitions
@@ -222,6 +227,10 @@ OTHER_PYTHON = "[PYTHON_VERSION_MISMATCH] Python in worker has different version
                 ("x\nCaused by: ", "java.io.IOException: Broken pipe"),
                 ("x: Lost task 0.3 (TID 9) (h executor 1): ", "java.io.IOException: y"),
             )
+        ),
+        (
+            "[X] Record at topic half partition 0 offset 7 has timestamp value 9 that is too large",
+            BrokerError, "The record at half-0, offset 7, has a time that Spark can't read",
         ),
     ],
 )  # fmt: skip
