@@ -113,6 +113,7 @@ SEED ?= 1
 sim: setup
 	@.venv/bin/python -m tests.simulation.exactly_once $(SEED)
 	@.venv/bin/python -m tests.simulation.relay_world $(SEED)00000 --crashes 10000
+	@.venv/bin/python -m tests.simulation.session_world $(SEED)00000 --crashes 10000
 
 CRASHES ?= 200
 crash: setup
