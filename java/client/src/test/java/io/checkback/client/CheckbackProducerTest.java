@@ -198,7 +198,8 @@ class CheckbackProducerTest {
     void countsAreKafkaMetrics() throws Exception {
         producer.send(order("1"), Transaction::commit);
         var beans = ManagementFactory.getPlatformMBeanServer();
-        var names = beans.queryNames(new ObjectName("checkback.client:type=checkback-client-metrics,group=orders,*"), null);
+        var ours = new ObjectName("checkback.client:type=checkback-client-metrics,group=orders,*");
+        var names = beans.queryNames(ours, null);
         assertEquals(1, names.size());
         var name = names.iterator().next();
         assertEquals(1.0, beans.getAttribute(name, "sent-total"));

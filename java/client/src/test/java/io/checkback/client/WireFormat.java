@@ -28,8 +28,8 @@ public final class WireFormat {
 
     /** Returns an example as it stands. */
     public static String example(String name) {
-        Matcher found = Pattern.compile("^Example, " + name + ":\n\n```\n(.*?)\n```$", Pattern.MULTILINE | Pattern.DOTALL)
-                .matcher(text());
+        String block = "^Example, " + name + ":\n\n```\n(.*?)\n```$";
+        Matcher found = Pattern.compile(block, Pattern.MULTILINE | Pattern.DOTALL).matcher(text());
         if (!found.find()) {
             throw new AssertionError("no example " + name);
         }

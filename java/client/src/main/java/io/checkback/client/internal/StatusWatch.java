@@ -2,8 +2,8 @@ package io.checkback.client.internal;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import io.checkback.client.SendException.Kind;
 import io.checkback.client.SendException;
+import io.checkback.client.SendException.Kind;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.TimeUnit;

@@ -225,7 +225,6 @@ public final class TopicFacts implements AutoCloseable {
                 cause);
     }
 
-
     @Override
     public void close() {
         background.shutdownNow();

@@ -163,7 +163,8 @@ public final class TransactionEngine {
         CheckAnswers answers = new CheckAnswers(
                 checker, inDoubt, ops, metrics, clock, TimeUnit.NANOSECONDS.toMillis(budgetNanos), stopping);
         checks = new CheckService(
-                instance -> clients.checkConsumer(checkTopic, instance), checkTopic, answers, metrics, config, stopping);
+                instance -> clients.checkConsumer(checkTopic, instance),
+                checkTopic, answers, metrics, config, stopping);
         checks.start();
         // The first send to a topic asks for its limits: two questions.
         facts.allow(TimeUnit.NANOSECONDS.toMillis(budgetNanos) / 2);
@@ -266,7 +267,8 @@ public final class TransactionEngine {
         }
         int left = close(config.getInt(CheckbackConfig.SHUTDOWN_TIMEOUT_MS));
         if (left > 0) {
-            LOG.warn("The producer of group {} was shut down while {} sends or check answers ran", config.group(), left);
+            LOG.warn(
+                    "The producer of group {} was shut down while {} sends or check answers ran", config.group(), left);
         }
         return left;
     }

@@ -81,6 +81,7 @@ public class Message {
         this.keys = keys == null ? "" : keys;
     }
 
+    /** Sets keys, which spaces separate on the wire. */
     public void setKeys(Collection<String> keys) {
         setKeys(String.join(" ", keys));
     }
@@ -141,6 +142,7 @@ public class Message {
         properties.put(name, value.clone());
     }
 
+    /** Returns a property as a text, null for none. */
     public String getUserProperty(String name) {
         byte[] value = properties.get(name);
         return value == null ? null : new String(value, UTF_8);

@@ -2,8 +2,8 @@ package io.checkback.client.internal.checks;
 
 import io.checkback.client.CheckRequest;
 import io.checkback.client.LocalTransactionState;
-import io.checkback.client.internal.ClientMetrics.Event;
 import io.checkback.client.internal.ClientMetrics;
+import io.checkback.client.internal.ClientMetrics.Event;
 import io.checkback.client.internal.LocalOutcome;
 import io.checkback.client.internal.sending.BrokerClock;
 import io.checkback.client.internal.sending.InDoubtIds;

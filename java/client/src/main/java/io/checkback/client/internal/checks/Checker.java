@@ -7,5 +7,5 @@ import io.checkback.client.LocalTransactionState;
 @FunctionalInterface
 public interface Checker {
     /** Returns how the local transaction of a half ended; null counts as unknown. */
-    public LocalTransactionState check(CheckRequest request) throws Exception;
+    LocalTransactionState check(CheckRequest request) throws Exception;
 }

@@ -1,7 +1,7 @@
 package io.checkback.client.internal.sending;
 
-import io.checkback.client.SendException.Kind;
 import io.checkback.client.SendException;
+import io.checkback.client.SendException.Kind;
 import io.checkback.client.internal.ClientMetrics;
 import io.checkback.client.internal.records.RecordSigner;
 import java.time.Duration;
@@ -36,8 +36,7 @@ public final class HalfSender {
     private static final double SHARE_OF_A_TRY = 0.3;
 
     private static final long SHORT_OF_REPLICAS_NANOS = TimeUnit.SECONDS.toNanos(5);
-    private static final long SHARED_TURN_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
-    private static final int GATHER_FROM_IN_FLIGHT = 16;
+    private static final long TURN_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
     private static final int BY_KEY = -1;
 
     /** Errors that mean that a half is certainly not stored (docs/protocol.md). */
@@ -56,11 +55,9 @@ public final class HalfSender {
     private final Supplier<String> newId;
     private final long shareNanos;
     private final int triesMax;
-    private final AtomicInteger turns = new AtomicInteger();
-    private final AtomicInteger inFlight = new AtomicInteger();
     private final Map<Integer, Long> shortUntilNanos = new ConcurrentHashMap<>();
-    private volatile int sharedTurn;
-    private volatile long sharedUntilNanos = System.nanoTime();
+    private final AtomicInteger turn = new AtomicInteger(-1);
+    private volatile long turnUntilNanos = System.nanoTime();
 
     /**
      * @param producer an idempotent producer
@@ -111,7 +108,6 @@ public final class HalfSender {
      * @throws SendException one is not, or not certainly, stored; the others are noted as in doubt
      */
     public void storeAll(List<Half> halves) {
-        inFlight.addAndGet(halves.size());
         int stored = 0;
         try {
             List<Half.Try> first = new ArrayList<>(halves.size());
@@ -130,7 +126,6 @@ public final class HalfSender {
                     "The thread was interrupted while it waited for Kafka. The local transaction did not run.",
                     error);
         } finally {
-            inFlight.addAndGet(-halves.size());
             for (int at = 0; stored < halves.size() && at < halves.size(); at++) {
                 // Their local transaction will not run: a check that asks for them gets rollback.
                 if (at != stored) {
@@ -186,17 +181,18 @@ public final class HalfSender {
                 if (left == 0) {
                     throw untimely(half);
                 }
-            } else {
-                note(attempt);
-                half.tried.add(attempt.partition);
-                boolean mayHelp = isMovable && !isRefusal(attempt) && half.leftNanos() >= shareNanos;
-                if (!mayHelp || !hasAnotherLeader(half.tried, null)) {
-                    throw givenUp(half, attempt);
-                }
+            } else if (!mayGoElsewhere(half, attempt) || !isMovable) {
+                throw givenUp(half, attempt);
             }
             tryAnew(half);
             attempt = handOver(half);
         }
+    }
+
+    private boolean mayGoElsewhere(Half half, Half.Try failed) {
+        note(failed);
+        half.tried.add(failed.partition);
+        return !isRefusal(failed) && half.leftNanos() >= shareNanos && hasAnotherLeader(half.tried, null);
     }
 
     /** Waits for an answer: for a share of the time where another broker may store the half. */
@@ -286,28 +282,24 @@ public final class HalfSender {
 
     private int nextPartition(Set<Integer> tried) {
         List<PartitionInfo> partitions = producer.partitionsFor(topic);
-        int turn = Math.floorMod(turn(), partitions.size());
-        int fallback = partitions.get(turn).partition();
+        int first = Math.floorMod(turn(), partitions.size());
         for (int step = 0; step < partitions.size(); step++) {
-            PartitionInfo next = partitions.get((turn + step) % partitions.size());
+            PartitionInfo next = partitions.get((first + step) % partitions.size());
             if (next.leader() != null && !tried.contains(next.partition()) && !isShort(next.partition())) {
                 return next.partition();
             }
         }
-        return fallback;
+        return partitions.get(first).partition();
     }
 
-    /** Many halves at once go to one partition for a moment: fewer batches carry them. */
+    /** Returns the turn of the last halves for a moment: fewer batches carry them. */
     private int turn() {
-        if (inFlight.get() < GATHER_FROM_IN_FLIGHT) {
-            return turns.getAndIncrement();
-        }
         long now = System.nanoTime();
-        if (now - sharedUntilNanos >= 0) {
-            sharedTurn = turns.getAndIncrement();
-            sharedUntilNanos = now + SHARED_TURN_NANOS;
+        if (now - turnUntilNanos < 0) {
+            return turn.get();
         }
-        return sharedTurn;
+        turnUntilNanos = now + TURN_NANOS;
+        return turn.incrementAndGet();
     }
 
     private boolean isShort(int partition) {
