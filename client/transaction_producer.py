@@ -165,6 +165,8 @@ class TransactionMQProducer(DefaultMQProducer):
         arg: Any,
         new_report: Callable[[deque[Any]], DeliveryReport],
         transaction_id: str = "",
+        *,
+        is_gathered: bool = False,
     ) -> Steps:
         """Take the steps of a transaction; yield what has to be waited for.
 
@@ -176,6 +178,7 @@ class TransactionMQProducer(DefaultMQProducer):
             yield LearnTopic(sent.topic)
         with self._tracing.transaction(sent) as traced:
             half = self._half(traced, transaction_id or self._new_id())
+            half.is_gathered = is_gathered
             with self._tracing.step(TracedStep.HALF, half.message):
                 try:
                     yield from self._halves.store(half, new_report)

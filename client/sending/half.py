@@ -26,8 +26,8 @@ class Half:
     """
 
     __slots__ = (
-        "body", "deadline_s", "headers", "key", "message", "new_id", "offset", "partition",
-        "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
+        "body", "deadline_s", "headers", "is_gathered", "key", "message", "new_id", "offset",
+        "partition", "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,8 @@ class Half:
         self.key = key
         self.headers = headers
         self.new_id = new_id
+        self.is_gathered = False
+        """Whether it may wait a moment for others, with which it shares a request."""
         self.deadline_s = time.monotonic() + budget_s
         self.partition = -1
         self.offset = -1

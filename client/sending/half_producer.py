@@ -65,7 +65,7 @@ class HalfProducer:
         avoid_faults: whether to avoid slow and failing brokers for a while.
         signer: signs each half as it is sent, None for no signature.
         open_gathering: opens one that gathers records for a moment, used while many halves are
-            under way; None for never.
+            under way and for all but the first of a database transaction; None for never.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class HalfProducer:
         under_way.append(None)
         try:
             for left in range(self._tries_max - 1, -1, -1):
-                are_many = len(under_way) >= GATHER_FROM_IN_FLIGHT
+                are_many = half.is_gathered or len(under_way) >= GATHER_FROM_IN_FLIGHT
                 by_turns = half.key is None
                 partition = self._next_partition(tried, are_many) if by_turns else BY_KEY
                 polled = self._gatherer() if are_many else self.polled

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import (
     BigInteger,
@@ -75,6 +75,8 @@ class UnconnectedSession(NamedTuple):
 
 
 _followed: WeakKeyDictionary[Connection, Followed] = WeakKeyDictionary()
+_heard: WeakSet[Engine] = WeakSet()
+"""Engines with listeners of events; SQLAlchemy takes longer to say whether there are any."""
 
 
 class EngineDatabase:
@@ -244,12 +246,13 @@ def _follow(connection: Connection) -> Followed:
     if isinstance(connection.get_transaction(), TwoPhaseTransaction):
         raise _no_two_phases()
     engine = connection.engine
-    if not event.contains(engine, "commit", _commit):
+    if engine not in _heard:
         event.listen(engine, "commit", _commit)
         event.listen(engine, "rollback", _rollback)
         event.listen(engine, "savepoint", _savepoint)
         event.listen(engine, "release_savepoint", _release)
         event.listen(engine, "rollback_savepoint", _rollback_to)
+        _heard.add(engine)
     followed = _followed[connection] = Followed()
     return followed
 

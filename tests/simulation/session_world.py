@@ -162,6 +162,7 @@ class SimulatedCore(SessionCore):
             patch.object(op_producer, "PolledProducer", polled),
         ):
             self._open_senders(in_doubt)
+            self._halves._gatherer()  # now: the first half that is gathered would open a real one
         self._status, self._state, self._process = None, ServiceState.RUNNING, process
         return in_doubt
 

@@ -164,7 +164,9 @@ class Clients:
         return self.halves[-1]
 
     def gathering_half_producer(self, _: object) -> Producer:
-        return self.half_producer(_)
+        made = self.half_producer(_)
+        made.is_silent = self.halves[0].is_silent
+        return made
 
     def op_producer(self, *_: object) -> Producer:
         self.ops.append(Producer())
