@@ -1,17 +1,16 @@
 """``python -m bench client``: how many transactions per second a client process gets through.
 
 Each run is a process of its own: the floor (a bare librdkafka producer that produces a record and
-waits for it), the client, its asyncio form, and the client for Java where `make java` has built it.
-They run in turn, so that a ratio is one of
-neighbours. Its transactions commit at once. With ``--database`` messages in database transactions
-are measured instead.
+waits for it, and one without waiting: half and op), the client, its asyncio form, and the client
+for Java where `make java` has built it. They run in turn, so that a ratio is one of neighbours.
+Transactions commit at once. With ``--database`` messages in database transactions are measured
+instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
 import statistics
 import subprocess
@@ -54,6 +53,8 @@ WARM_UP_OF: Final = 10
 """One of this many transactions is sent before the measured ones."""
 METADATA_TIMEOUT_S: Final = 10.0
 ERROR_CHARACTERS: Final = 500
+OP: Final = b"12345"
+"""As long as an op's value."""
 COMMIT: Final = LocalTransactionState.COMMIT_MESSAGE
 OPTIONS: Final = (
     Option("body_bytes", 200, None, "Message size."),
@@ -212,7 +213,7 @@ def run_client(run: ClientRun) -> dict[str, Any]:
 
 
 def _run_floor(run: ClientRun) -> dict[str, Any]:
-    """Produce and wait, with the producer of halves but without anything of Checkback's."""
+    """Produce two records, waiting for the first, without anything of Checkback's."""
     settings: dict[str, Any] = {
         "bootstrap.servers": run.bootstrap_servers,
         "enable.idempotence": True,
@@ -220,8 +221,6 @@ def _run_floor(run: ClientRun) -> dict[str, Any]:
         "linger.ms": 0,
     }
     producer, body, topic = Producer(settings), run.message.body, run.message.topic
-    partitions = len(producer.list_topics(topic, METADATA_TIMEOUT_S).topics[topic].partitions)
-    turns = itertools.count()
     closing = threading.Event()
     reported: list[Any] = []
 
@@ -234,10 +233,9 @@ def _run_floor(run: ClientRun) -> dict[str, Any]:
     def send() -> None:
         waiter = threading.Lock()
         waiter.acquire()
-        producer.produce(
-            topic, body, None, next(turns) % partitions, lambda *_: reported.append(waiter)
-        )
+        producer.produce(topic, body, on_delivery=lambda *_: reported.append(waiter))
         waiter.acquire()
+        producer.produce(topic, OP)
 
     polling = threading.Thread(target=poll)
     polling.start()

@@ -48,7 +48,10 @@ def transaction_of(
     ids = itertools.count()
 
     def book(made: Connection, *_: Any) -> None:
-        made.execute(INSERT, {"id": next(ids)})
+        # With a session, as in the runs beside it, which the connection's transaction encloses.
+        with Session(made) as session:
+            session.execute(INSERT, {"id": next(ids)})
+            session.commit()
 
     def run(send: Callable[[Session], Any], times: int) -> None:
         with Session(engine) as session, session.begin():
