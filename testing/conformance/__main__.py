@@ -27,7 +27,7 @@ from checkback.testing.conformance.report import (
     as_json,
     as_text,
 )
-from checkback.testing.conformance.stage import HALF_PARTITIONS, Stage, pipeline
+from checkback.testing.conformance.stage import HALF_PARTITIONS, RELAYED, Stage, pipeline
 from checkback.testing.topics import Topics
 
 PYTHON: Final = (sys.executable, "-m", "checkback.testing.conformance.python_client")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m checkback.testing.conformance")
-    parser.add_argument("--stages", default="plain,guarded,alone", help="which deployments")
+    parser.add_argument("--stages", default="plain,guarded,relayed,alone", help="which deployments")
     parser.add_argument("--only", default="", help="run only cases with this in their names")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--transactions", type=int, default=400)
@@ -91,7 +91,7 @@ def _stages(
     bootstrap_servers: str, folder: Path, command: Sequence[str], options: argparse.Namespace
 ) -> list[Stage]:
     companion = options.companion.split() or PYTHON
-    prefixes = {"plain": "", "guarded": "conformance.", "alone": "alone."}
+    prefixes = {"plain": "", "guarded": "conformance.", RELAYED: "relayed.", "alone": "alone."}
     stages = []
     for name in options.stages.split(","):
         own = folder / name

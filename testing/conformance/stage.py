@@ -18,10 +18,12 @@ from checkback.protocol.record_size import HEADERS_MAX
 from checkback.testing.conformance.book import Book, Script
 from checkback.testing.conformance.program import PlannedSend, Program, Sent
 from checkback.testing.conformance.report import FailedError, require
-from checkback.testing.pipeline_process import PipelineProcess
+from checkback.testing.pipeline_process import RUN, PipelineProcess
 from checkback.testing.topics import Topics
 from checkback.testing.waiting import wait_until
 
+RELAYED: Final = "relayed"
+RELAY: Final = (*RUN[:-1], "relay")
 HALF_PARTITIONS: Final = 3
 CHECK_INTERVAL_MS: Final = 2_000
 TIMES: Final[Mapping[str, object]] = MappingProxyType(
@@ -83,7 +85,7 @@ class Stage:
 
     def unique(self, what: str) -> str:
         """Return a name that no other case has."""
-        return f"{what}-{self.name.replace(' ', '-')}-{next(self._numbers)}"
+        return f"{what}-{self.name}-{next(self._numbers)}"
 
     def real_topic(self) -> str:
         """Create a real topic with two partitions; return its name."""
@@ -193,11 +195,15 @@ def pipeline(stage: Stage) -> Iterator[PipelineProcess]:
     settings = stage.topics.settings(
         stage.folder / "checkpoint",
         acl_file=str(acl_file) if stage.is_guarded else "",
-        application_id=f"conformance-{stage.name.replace(' ', '-')}",
+        application_id=f"conformance-{stage.name}",
+        relay=stage.name == RELAYED,
         **TIMES,
     )
     stage.topics.create(settings)
     with ExitStack() as ending:
         process = ending.enter_context(PipelineProcess(settings, stage.folder))
         process.wait_for("started")
+        if settings.relay:
+            relay = PipelineProcess(settings, stage.folder / "relay", program=RELAY)
+            ending.enter_context(relay).wait_for("started")
         yield process
