@@ -64,12 +64,13 @@ class TakenBackError(Exception):
 FAILURES: Final = (SendError, DBAPIError, sqlite3.Error, TakenBackError)
 
 
-class Actor(greenlet):
+class Actor:
     """What a process does beside other things."""
 
     def __init__(self, process: Process, body: Callable[[], object]) -> None:
-        super().__init__(self._live)
         self.process, self._body, self.place = process, body, "start"
+        self.thread: Any = greenlet(self._live)
+        self.thread.actor = self
 
     def _live(self) -> None:
         try:
@@ -102,9 +103,10 @@ class Stored:
 
 class AwaitedCursor(sqlite3.Cursor):
     def execute(self, statement: str, values: Any = ()) -> Any:
-        self.connection.process.pause("before SQL")
+        connection: Any = self.connection
+        connection.process.pause("before SQL")
         super().execute(statement, values)
-        self.connection.process.pause("after SQL")
+        connection.process.pause("after SQL")
         return self
 
 
@@ -197,17 +199,18 @@ class Process:
 
     def connect(self) -> AwaitedConnection:
         self.pause("before it connects")
-        made = self.world.connect(AwaitedConnection)
+        made: AwaitedConnection = self.world.connect(AwaitedConnection)
         made.process = self
         self.connections.append(made)
         return made
 
     def pause(self, place: str) -> None:
         """Let others go on; the caller may be dead afterwards."""
-        actor = getcurrent()
-        if isinstance(actor, Actor) and not self.is_dead:
+        thread = getcurrent()
+        actor: Actor | None = getattr(thread, "actor", None)
+        if actor is not None and not self.is_dead:
             actor.place = place
-            actor.parent.switch()
+            thread.parent.switch()
         if self.is_dead:
             raise CrashError
 
@@ -321,8 +324,8 @@ class World:
 
     def _go_on(self, actor: Actor) -> None:
         self.now_s += 0.001
-        actor.switch()
-        if actor.dead:
+        actor.thread.switch()
+        if actor.thread.dead:
             self.actors.remove(actor)
 
     def _crash(self, actor: Actor) -> None:
@@ -337,8 +340,8 @@ class World:
             if self.random.random() < 0.5:
                 self._arrive(record, is_reported=False)
         for one in [one for one in self.actors if one.process is process]:
-            if one:  # it has begun
-                one.throw(CrashError)
+            if one.thread:  # it has begun
+                one.thread.throw(CrashError)
             self.actors.remove(one)
 
     def _carry(self) -> None:
