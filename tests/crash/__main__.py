@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from tests.crash.cases import Case, random_cases
+from tests.crash.cases import RELAYS, Case, random_cases, random_relay_cases
 from tests.crash.run import BROKER_PROPERTIES, CrashRun
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
@@ -31,8 +31,13 @@ def main() -> int:
     embedded = EmbeddedBroker(
         folder / "broker", properties=BROKER_PROPERTIES, jvm_options=QUICK_START
     )
-    with embedded as broker, CrashRun(broker, folder / "run", "crash-", wanted.seed) as run:
+    relays = RELAYS if wanted.relays else 0
+    with (
+        embedded as broker,
+        CrashRun(broker, folder / "run", "crash-", wanted.seed, relays=relays) as run,
+    ):
         survived, is_sound = crash_all(run, chosen(wanted), began + 60 * wanted.minutes)
+        print(run.summary())
     minutes = (time.monotonic() - began) / 60
     print(f"seed {wanted.seed}: {survived} crashes survived in {minutes:.1f} minutes")
     if is_sound:
@@ -67,13 +72,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=MINUTES, help="begin none after that")
     parser.add_argument("--from", dest="first", type=int, default=0, help="begin with this one")
     parser.add_argument("--only", type=int, help="this one of the seed's alone")
+    parser.add_argument("--relays", action="store_true", help="two relays run, and die, too")
     return parser.parse_args()
 
 
 def chosen(wanted: argparse.Namespace) -> Iterator[Case]:
+    cases = (random_relay_cases if wanted.relays else random_cases)(wanted.seed)
     if wanted.only is not None:
-        return islice(random_cases(wanted.seed), wanted.only, wanted.only + 1)
-    return islice(random_cases(wanted.seed), wanted.first, wanted.first + wanted.crashes)
+        return islice(cases, wanted.only, wanted.only + 1)
+    return islice(cases, wanted.first, wanted.first + wanted.crashes)
 
 
 if __name__ == "__main__":

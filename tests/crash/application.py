@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +36,8 @@ ANSWERS: Final = {
 }
 FIRST_OPS: Final = {Fate.COMMITTED: COMMIT, Fate.ROLLED_BACK: ROLLBACK, Fate.UNKNOWN: UNKNOWN}
 ROUND_S: Final = 0.1
+KEYS: Final = tuple(b"key %d" % number for number in range(80))
+"""Each is used again once the op of its last half is stored: then order is promised."""
 
 
 @dataclass
@@ -48,6 +51,8 @@ class Application:
         half_partitions: number of partitions of the half topic.
         seed: decides fates and topics.
         per_second: transactions per second.
+        forged_share: of the commits, how many follow a rollback that somebody forged. A relay
+            passes such a commit to the job.
         evidence: collects what it reads.
         truth: collects what it did, by half.
         watched: every partition that it reads.
@@ -59,10 +64,12 @@ class Application:
     half_partitions: int
     seed: int
     per_second: int = 40
+    forged_share: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     truth: dict[Position, Transaction] = field(default_factory=dict)
     watched: list[tuple[str, int]] = field(default_factory=list)
-    _sent: int = 0
+    sent: int = 0
+    _free_keys: deque[bytes] = field(default_factory=lambda: deque(KEYS))
     _acknowledged: int = 0
     _sending: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -106,8 +113,8 @@ class Application:
         """Send no more halves, and wait until all sent ones are stored."""
         self._sending.clear()
         deadline = time.monotonic() + timeout_s
-        while self._acknowledged < self._sent:
-            assert time.monotonic() < deadline, f"{self._sent - self._acknowledged} not stored"
+        while self._acknowledged < self.sent:
+            assert time.monotonic() < deadline, f"{self.sent - self._acknowledged} not stored"
             time.sleep(ROUND_S)
 
     def snapshot(self) -> tuple[dict[Position, Transaction], Evidence]:
@@ -142,8 +149,12 @@ class Application:
     def _send(self) -> None:
         fate = self._chance.choices(list(SHARES), list(SHARES.values()))[0]
         topic = self._chance.choice(self.real)
-        body = b"%d-%06d" % (self.seed, self._sent)
-        self._sent += 1
+        is_forged = fate is Fate.COMMITTED and self._chance.random() < self.forged_share
+        if not self._free_keys:  # the broker is down
+            return
+        key = self._free_keys.popleft()
+        body = b"%d-%06d" % (self.seed, self.sent)
+        self.sent += 1
         headers: Any = half_headers(
             producer_group=GROUP, transaction_id=body.decode(), real_topic=topic, properties={}
         )
@@ -153,23 +164,36 @@ class Application:
             position = (message.partition() or 0, message.offset() or 0)
             with self._lock:
                 self._acknowledged += 1
-                self.truth[position] = Transaction(position, body, topic, fate)
+                self.truth[position] = Transaction(position, body, topic, fate, key)
+            if is_forged:
+                self._op(position, "forged", ROLLBACK)
             if fate in FIRST_OPS:
-                self._op(position, body.decode(), FIRST_OPS[fate])
+                self._op(position, body.decode(), FIRST_OPS[fate], key)
+            else:
+                self._free_keys.append(key)
 
         self._producer.produce(
             self.names.half,
             body,
-            partition=self._chance.randrange(self.half_partitions),
+            key,
+            partition=KEYS.index(key) % self.half_partitions,
             headers=headers,
             on_delivery=stored,
         )
 
-    def _op(self, position: Position, transaction_id: str, state: int) -> None:
+    def _op(
+        self, position: Position, transaction_id: str, state: int, key: bytes | None = None
+    ) -> None:
         op = Op(*position, GROUP, transaction_id, state)
         headers: Any = op.headers()
+
+        def stored(error: KafkaError | None, _message: Message) -> None:
+            assert error is None, error
+            if key is not None:
+                self._free_keys.append(key)
+
         self._producer.produce(
-            self.names.op, op.value(), op.key(), partition=position[0], headers=headers
+            self.names.op, op.value(), op.key(), position[0], headers=headers, on_delivery=stored
         )
 
     def _read(self, message: Message) -> None:

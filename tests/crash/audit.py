@@ -10,9 +10,10 @@ from tests.crash.truth import Evidence, Fate, Position, Transaction
 
 from checkback.state.formats.settled_marks import Mark as MarkKind
 
-VERDICTS = frozenset(
-    {MarkKind.COMMIT, MarkKind.ROLLBACK, MarkKind.DISCARD_CHECK_LIMIT, MarkKind.DISCARD_EXPIRED}
-)
+COMMITS = frozenset({MarkKind.COMMIT, MarkKind.DELIVERED})
+VERDICTS = COMMITS | {
+    MarkKind.ROLLBACK, MarkKind.DISCARD_CHECK_LIMIT, MarkKind.DISCARD_EXPIRED
+}  # fmt: skip
 DISCARDS = frozenset({MarkKind.DISCARD_CHECK_LIMIT, MarkKind.DISCARD_EXPIRED})
 
 
@@ -41,6 +42,7 @@ def audit_so_far(truth: Mapping[Position, Transaction], evidence: Evidence) -> l
         ),
         *_twice("asked in one batch", _asked_in_batch(told)),
         *_wrong_finals(truth, evidence),
+        *_disorder_of_keys(truth, evidence),
     ]
 
 
@@ -108,7 +110,7 @@ def _missing(truth: Mapping[Position, Transaction], evidence: Evidence) -> Itera
 def _disagreements(told: Iterable[Told], evidence: Evidence) -> Iterator[str]:
     marked: dict[str, set[Hashable]] = defaultdict(set)
     for one in told:
-        if one.kind is MarkKind.COMMIT:
+        if one.kind in COMMITS:
             marked["final"].add(one.half)
         elif one.kind is MarkKind.ASKED:
             marked["check request"].add((one.half, one.check_times))
@@ -122,6 +124,19 @@ def _disagreements(told: Iterable[Told], evidence: Evidence) -> Iterator[str]:
     for what, found in seen.items():
         for half in found ^ marked[what]:
             yield f"{what} and settled marks disagree: {half}"
+
+
+def _disorder_of_keys(truth: Mapping[Position, Transaction], evidence: Evidence) -> Iterator[str]:
+    """Yield finals behind later ones of their key, where both were committed at once."""
+    last: dict[Hashable, Position] = {}
+    for final in sorted(evidence.finals, key=lambda one: (one.topic, one.partition, one.offset)):
+        one = truth.get(final.half)
+        if one is None or not one.key or one.fate is not Fate.COMMITTED:
+            continue
+        line = (final.topic, one.key)
+        if line in last and final.half < last[line]:
+            yield f"behind a later one of its key: {final}, {last[line]}"
+        last[line] = final.half
 
 
 def _disorder(told: Iterable[Told], evidence: Evidence) -> Iterator[str]:

@@ -37,6 +37,14 @@ BROKER_POINTS: Final = ("initialised", "begun", "mid-produce", "flushed", "befor
 NEEDS_NEW_PRODUCER: Final = ("initialised", "marker read")
 ENDS_DRIVER: Final = frozenset({"machine", "driver", "jvm"})
 """After the death of these the run starts the pipeline again. Spark itself repeats a task."""
+RELAY: Final = "relay: "
+"""Prefix of the points of a relay; the state partition of such a case is the relay's number."""
+RELAY_POINTS: Final = (
+    "initialised", "joined", "position fetched", "begun", "mid-produce", "flushed",
+    "before commit", "mid-commit", "committed",
+)  # fmt: skip
+NEEDS_NEW_RELAY: Final = (f"{RELAY}initialised", f"{RELAY}joined", f"{RELAY}position fetched")
+RELAYS: Final = 2
 COSTS: Final = {"sink": 30, "worker": 30, "machine": 5, "driver": 3, "jvm": 2}
 """How often each victim is drawn: a start costs ten seconds, a task's second try one."""
 
@@ -52,7 +60,8 @@ class Case:
         state_partition: the state partition of the writer; None for a point in the driver.
         records: for mid-produce, the number of records before the crash.
         batches: number of undisturbed batches before the crash.
-        after_ms: for a moment, the time after Spark planned the batch.
+        after_ms: for a moment, the time after Spark planned the batch; in mid-commit, after the
+            relay began to commit.
     """
 
     name: str
@@ -84,6 +93,24 @@ def random_cases(seed: int) -> Iterator[Case]:
     chance = random.Random(seed)
     for number in range(10**9):
         yield _draw(chance, f"{seed}-{number:03}")
+
+
+def random_relay_cases(seed: int) -> Iterator[Case]:
+    """Yield cases without end for a run with relays: two of three are crashes of a relay."""
+    chance, others = random.Random(seed), random_cases(seed)
+    for other in others:
+        if chance.random() < 1 / 3:
+            yield other
+            continue
+        weights = {("relay",): 10, ("paused relay",): 3, ("broker",): 1, ("machine",): 1}
+        yield Case(
+            f"{other.name}-relay",
+            RELAY + chance.choice(RELAY_POINTS),
+            chance.choices(list(weights), list(weights.values()))[0],
+            chance.randrange(RELAYS),
+            chance.randint(1, 8),
+            after_ms=chance.choice((0, 1, 2, 5)),
+        )
 
 
 def _draw(chance: random.Random, name: str) -> Case:

@@ -6,20 +6,35 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.crash.application import GROUP, Application
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
-from tests.crash.cases import FENCING, NEEDS_NEW_PRODUCER, STATE_PARTITIONS, Case
-from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill, own_processes
+from tests.crash.cases import (
+    FENCING,
+    NEEDS_NEW_PRODUCER,
+    NEEDS_NEW_RELAY,
+    STATE_PARTITIONS,
+    Case,
+)
+from tests.crash.injected.crash_points import (
+    FOLDER_VARIABLE,
+    RELAY_VARIABLE,
+    Control,
+    kill,
+    own_processes,
+)
 from tests.crash.truth import Fate
+from tests.integration.relaying import relay_process
 from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import OperationalError
+from checkback.protocol.decided import decided_op
+from checkback.protocol.errors import BrokerError, OperationalError
 
 INJECTED: Final = Path(__file__).with_name("injected")
 REAL_TOPICS: Final = ("orders", "invoices", "mail")
@@ -31,6 +46,9 @@ BROKER_PROPERTIES: Final = {
 }
 REACHED_S: Final = 240.0
 SETTLED_S: Final = 300.0
+PAUSED_S: Final = 15.0
+"""Longer than a relay's session: another relay has the partitions by then."""
+FORGED_SHARE: Final = 0.05
 
 
 def crash_environment(control: Path) -> dict[str, str]:
@@ -66,6 +84,8 @@ class CrashRun:
         prefix: prefix of the topics.
         seed: seed of the application.
         changes: changed settings of the pipeline.
+        relays: how many relays run beside the job.
+        per_second: transactions per second.
     """
 
     broker: EmbeddedBroker
@@ -74,6 +94,9 @@ class CrashRun:
     seed: int = 1
     changes: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    relays: int = 0
+    per_second: int = 40
+    restarted: int = 0
 
     def __post_init__(self) -> None:
         self.control = Control(self.folder / "control")
@@ -84,23 +107,50 @@ class CrashRun:
         self.topics.create(self.settings, real, [GROUP])
         environment = {**crash_environment(self.control.folder), **self.environment}
         self.pipeline = Pipeline(self.settings, self.folder, environment)
+        self.relay_processes = [
+            relay_process(
+                self.settings, self.folder / f"relay-{number}", number,
+                {**environment, RELAY_VARIABLE: str(number)},
+            )
+            for number in range(self.relays)
+        ]  # fmt: skip
         self.application = Application(
-            self.broker.bootstrap_servers, self.topics.names, real, HALF_PARTITIONS, self.seed
-        )
+            self.broker.bootstrap_servers, self.topics.names, real, HALF_PARTITIONS, self.seed,
+            self.per_second, FORGED_SHARE if self.relays else 0.0,
+        )  # fmt: skip
 
     def __enter__(self) -> CrashRun:
         self.application.start()
         self.start_pipeline()
+        if self.relays:
+            self.pipeline.wait_for("started")
+        for relay in self.relay_processes:
+            relay.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.application.stop()
         kill(self.control, "machine", None)
         self.pipeline.wait()
+        for relay in self.relay_processes:
+            if relay.is_alive:
+                relay.wait()
 
     def start_pipeline(self) -> None:
         self.pipeline.start()
         self._tell_processes()
+
+    def start_relays(self) -> None:
+        """Start the relays that do not run, as a supervisor does.
+
+        A relay ends by itself only where brokers do not answer for too long.
+        """
+        for relay in self.relay_processes:
+            if not relay.is_alive:
+                code = relay.wait()
+                assert code in (-signal.SIGKILL, BrokerError.exit_code), relay.errors()
+                self.restarted += code == BrokerError.exit_code
+                relay.start()
 
     def crash(self, case: Case) -> Survived:
         """Let the case happen, restart what does not restart itself, and audit.
@@ -127,6 +177,9 @@ class CrashRun:
             kill(self.control, "sink", case.state_partition)
         if not self.pipeline.is_alive:
             self.start_pipeline()
+        if case.point in NEEDS_NEW_RELAY:
+            self.relay_processes[case.state_partition or 0].kill()
+        self.start_relays()
 
     def wait_for_crash(self, case: Case) -> dict[str, Any]:
         path = self.control.folder / f"fired-{case.name}.json"
@@ -145,7 +198,13 @@ class CrashRun:
                 assert exit_code == OperationalError.exit_code, self.pipeline.errors()
                 assert "JVM ended" in self.pipeline.errors()
             self.start_pipeline()
+        if "paused relay" in case.victims:
+            time.sleep(PAUSED_S)
+            os.kill(self.relay_processes[case.state_partition or 0].pid, signal.SIGCONT)
+        if "relay" in case.victims:
+            self.relay_processes[case.state_partition or 0].wait()
         self._tell_processes()
+        self.start_relays()
 
     def wait_until_final(self, positions: set[tuple[int, int]]) -> None:
         """Wait until those of the halves that were committed at once are final."""
@@ -160,6 +219,7 @@ class CrashRun:
             if not waiting:
                 return
             assert self.pipeline.is_alive, f"ended by itself: {self.pipeline.errors()}"
+            self.start_relays()
             if time.monotonic() > deadline:
                 self._tell_where_they_are()
                 raise AssertionError(
@@ -176,12 +236,27 @@ class CrashRun:
         """Stop sending, wait until everything is settled, stop the pipeline, and audit
         everything."""
         self.application.finish_sending()
+        self.start_relays()
         wait_until(
             lambda: not unsettled(*self.application.snapshot()), SETTLED_S, "all to be settled"
         )
+        for relay in self.relay_processes:
+            assert relay.terminate() == 0, relay.errors()
         assert self.pipeline.terminate() == 0, self.pipeline.errors()
         findings = audit_at_end(*self.application.snapshot())
         assert not findings, findings[:10]
+
+    def summary(self) -> str:
+        """Return how many transactions were audited, and which way they became final."""
+        truth, evidence = self.application.snapshot()
+        kinds = Counter(
+            op.kind.value for one in self.topics.read(self.topics.names.decided)
+            if (op := decided_op(one.headers() or []))
+        ) if self.relays else {}  # fmt: skip
+        return (
+            f"{len(truth)} transactions, {len(evidence.finals)} finals; ops: {dict(kinds)};"
+            f" {self.restarted} relays ended for want of brokers"
+        )
 
     def _tell_where_they_are(self) -> None:
         """Let every Python process write its threads' stacks to run.err."""
@@ -200,6 +275,7 @@ class CrashRun:
                 "transaction_timeout_ms": 1_000,
                 "check_max": 4,
                 "sink_transaction_timeout_ms": SINK_TRANSACTION_TIMEOUT_MS,
+                "relay": self.relays > 0,
                 **self.changes,
             },
         )

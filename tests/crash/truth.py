@@ -28,12 +28,17 @@ class Fate(Enum):
 
 
 class Transaction(NamedTuple):
-    """A half as the broker stored it."""
+    """A half as the broker stored it.
+
+    Args:
+        key: its key. The next half of a key was sent after this one's op was stored.
+    """
 
     position: Position
     body: bytes
     topic: str
     fate: Fate
+    key: bytes = b""
 
 
 class Final(NamedTuple):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Message
-from tests.integration.running import COMMAND
+from tests.integration.running import COMMAND, Pipeline
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import (
@@ -30,6 +32,7 @@ from checkback.relay.relay import Relay
 from checkback.testing import Topics
 
 STEPS_S = 30.0
+RELAY = (sys.executable, "-c", "from checkback.commands import main; main()", "relay")
 
 
 @dataclass
@@ -138,3 +141,14 @@ def started_relay(stage: RelayStage, instance: int) -> subprocess.Popen[bytes]:
         if json.loads(line)["event"] == "started":
             return process
     raise AssertionError(f"relay {instance} ended with {process.wait()}")
+
+
+def relay_process(
+    settings: Settings,
+    folder: Path,
+    instance: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> Pipeline:
+    """Return a `checkback relay`, not started, with the settings of its job."""
+    program = (*RELAY, "--instance", str(instance))
+    return Pipeline(replace(settings, metrics_port=0), folder, environment, program)

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
-from tests.crash.cases import POINTS, random_cases
+from tests.crash.cases import POINTS, RELAY, RELAY_POINTS, random_cases, random_relay_cases
 from tests.crash.truth import Evidence, Fate, Final, Position, Transaction, TrueMark
 
 from checkback.state.formats.settled_marks import Mark as Kind
@@ -92,6 +92,26 @@ def test_finals_out_of_order_are_found() -> None:
     assert [one.partition(":")[0] for one in audit_at_end(TRUTH, seen)] == ["out of order"]
 
 
+def test_finals_behind_later_ones_of_their_key_are_found() -> None:
+    truth = {
+        at: Transaction(at, b"a", "orders", Fate.COMMITTED, b"k") for at in (COMMITTED, ROLLED_BACK)
+    }
+    later, earlier = (
+        Final("orders", 0, at, b"a", half) for at, half in enumerate((ROLLED_BACK, COMMITTED))
+    )
+
+    [found] = audit_so_far(truth, Evidence(finals=[later, earlier]))
+    assert found.startswith("behind a later one of its key")
+
+
+def test_what_a_relay_delivered_is_settled_and_final() -> None:
+    seen = sound()
+    seen.marks[0] = marks(1, (COMMITTED, Kind.DELIVERED, 0), (ROLLED_BACK, Kind.ROLLBACK, 0))
+
+    assert audit_at_end(TRUTH, seen) == []
+    assert unsettled(TRUTH, seen) == []
+
+
 def test_an_answer_that_came_after_the_discard_is_no_loss() -> None:
     seen = sound()
     seen.finals.pop()
@@ -110,3 +130,5 @@ def test_a_seed_gives_the_same_cases_again_and_reaches_every_point() -> None:
 
     assert cases == list(islice(random_cases(7), 500))
     assert {case.point for case in cases} == set(POINTS)
+    with_relays = list(islice(random_relay_cases(7), 500))
+    assert {case.point for case in with_relays} >= {RELAY + point for point in RELAY_POINTS}

@@ -38,6 +38,9 @@ else:
     Consumer = Producer = object
 
 FOLDER_VARIABLE = "CRASH_CONTROL_FOLDER"
+RELAY_VARIABLE = "CRASH_RELAY"
+"""The number of the relay whose process this is."""
+RELAY = "relay: "
 HOLD_S = 3.0
 LOOK_S = 0.002
 FLUSH_S = 5.0
@@ -125,6 +128,10 @@ def kill(control: Control, victim: str, state_partition: int | None) -> None:
     match victim:
         case "broker":
             os.kill(control.processes()["broker"], signal.SIGKILL)
+        case "relay":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "paused relay":
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "machine":
             _kill_all(list(own_processes(control.folder)))
         case "driver":
@@ -211,17 +218,19 @@ class ProducerPoints(Producer):
         super().__init__(*arguments, **options)
         settings = {**(arguments[0] if arguments else {}), **options}
         number = str(settings.get("transactional.id", "")).rpartition("-")[2]
+        number = os.environ.get(RELAY_VARIABLE, number)
         self.state_partition = int(number) if number.isdigit() else None
         # The driver writes, too, when it takes over the checkpoint at its start.
-        self.is_fencing = os.getpid() == self.control.processes()["driver"]
+        is_driver = os.getpid() == self.control.processes()["driver"]
+        self.prefix = RELAY if RELAY_VARIABLE in os.environ else "fencing: " if is_driver else ""
         self.records = 0
         self.batch_id = -1
 
     def init_transactions(self, *arguments: Any, **options: Any) -> None:
-        if not self.is_fencing:
+        if not self.prefix:
             self.control.note(f"sink-{self.state_partition}", str(os.getpid()))
         super().init_transactions(*arguments, **options)
-        if self.state_partition is not None and not self.is_fencing:
+        if self.state_partition is not None and not self.prefix:
             self.initialised[:] = [self.state_partition]
         self._reach("initialised")
 
@@ -235,7 +244,7 @@ class ProducerPoints(Producer):
         if self.state_partition is None:
             return
         self.records += 1
-        case = self.control.armed("mid-produce", self.state_partition)
+        case = self.control.armed(f"{self.prefix}mid-produce", self.state_partition)
         if case is not None and self.records >= case["records"]:
             # Now the broker's log holds this many records of an open transaction.
             self.flush(FLUSH_S)
@@ -248,16 +257,19 @@ class ProducerPoints(Producer):
 
     def commit_transaction(self, *arguments: Any, **options: Any) -> None:
         self._reach("before commit")
-        if not self.is_fencing:
+        if not self.prefix:
             self._hold_for_another()
+        case = self.control.armed(f"{self.prefix}mid-commit", self.state_partition)
+        if case is not None:
+            fire = (case, self.state_partition)
+            threading.Timer(case["after_ms"] / 1_000, self.control.fire, fire).start()
         super().commit_transaction(*arguments, **options)
-        if not self.is_fencing:
+        if not self.prefix:
             self.control.note(f"committed-{self.state_partition}-{self.batch_id}", "")
         self._reach("committed")
 
     def _reach(self, point: str) -> None:
-        prefix = "fencing: " if self.is_fencing else ""
-        reach(self.control, prefix + point, self.state_partition)
+        reach(self.control, self.prefix + point, self.state_partition)
 
     def _hold_for_another(self) -> None:
         case = self.control.armed("some committed", self.state_partition)
@@ -269,16 +281,23 @@ class ProducerPoints(Producer):
 
 
 class ConsumerPoints(Consumer):
-    """Mixin for confluent-kafka's consumer: a point after the marker is read."""
+    """Mixin for confluent-kafka's consumer: a point after the marker or a position is read."""
 
     control: Control
     initialised: list[int]
 
     def committed(self, *arguments: Any, **options: Any) -> Any:
         result = super().committed(*arguments, **options)
-        if self.initialised:
+        if RELAY_VARIABLE in os.environ:
+            reach(self.control, f"{RELAY}position fetched", int(os.environ[RELAY_VARIABLE]))
+        elif self.initialised:
             reach(self.control, "marker read", self.initialised.pop())
         return result
+
+    def consumer_group_metadata(self) -> Any:
+        if RELAY_VARIABLE in os.environ:
+            reach(self.control, f"{RELAY}joined", int(os.environ[RELAY_VARIABLE]))
+        return super().consumer_group_metadata()
 
 
 def patch_confluent_kafka(module: ModuleType, control: Control) -> None:
