@@ -40,6 +40,7 @@ from checkback.client.validation import (
     require_listener,
     require_message_class,
     require_no_timers,
+    require_signable,
     require_topic,
 )
 from checkback.metrics.log_lines import facts
@@ -315,8 +316,10 @@ class TransactionMQProducer(DefaultMQProducer):
         """Return the half of a message, with a copy of the message for the listener.
 
         Raises:
-            InvalidMessageError: it is too large for a topic.
+            InvalidMessageError: it is too large for a topic, or can't be signed.
         """
+        if self._signature_bytes:
+            require_signable(message)
         template, size = self._template(message.topic, message.queue_id)
         copy = object.__new__(type(message))
         copy.__dict__.update(message.__dict__)

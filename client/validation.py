@@ -15,6 +15,7 @@ from checkback.client.message import Message
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.refusals import TOPIC_LENGTH_MAX
+from checkback.protocol.signed_content import SEPARATOR
 from checkback.protocol.topics import TopicNames, is_kafka_topic_name
 
 GROUP_LENGTH_MAX: Final = 120
@@ -149,6 +150,21 @@ def require_no_timers(message: Message) -> None:
             remedy="Take it off: messages are neither delayed nor delivered at a set time.",
             property=name,
         )
+
+
+def require_signable(message: Message) -> None:
+    """Refuse what no signature would bind: its content has a separator between two values.
+
+    Raises:
+        InvalidMessageError: names the property.
+    """
+    for name, value in message.properties.items():
+        if isinstance(value, bytes) and SEPARATOR in value:
+            raise InvalidMessageError(
+                f"The property {name} has a byte ff: no value of a signed record can.",
+                remedy="Write the value as text, in Base64 for example.",
+                property=name,
+            )
 
 
 def _name_problem(what: str, name: object, length_max: int) -> str | None:

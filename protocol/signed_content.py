@@ -1,8 +1,9 @@
 """What of a record is signed, byte for byte, and the headers that carry a signature.
 
 Every byte has one meaning: sizes stand first, the separator is a byte that no UTF-8 text holds, and
-Signature is the last name. So no other record has the content of a signed one. The pipeline makes
-the same content in Java (streaming/java/RecordVerifier.java).
+Signature is the last name. So no other record has the content of a signed one. Clients sign no
+property of bytes that has the separator in it. The pipeline makes the same content in Java
+(streaming/java/RecordVerifier.java).
 
 Time, account and signature are one header: each header costs the pipeline a quarter of a
 microsecond (docs/decisions/access.md#verification).

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.signed_content import (
+    SEPARATOR,
     is_access_key,
     signed_content,
     signed_tail,
@@ -19,9 +20,10 @@ from checkback.protocol.signed_content import (
 
 TEXTS = st.text(max_size=4)
 STATED = st.integers(0, 10**13 - 1).map(lambda ms: signed_tail("account", "", ms))
-HEADERS = st.builds(
-    list.__add__, st.lists(st.tuples(TEXTS, TEXTS.map(str.encode)), max_size=4), STATED
+VALUES = TEXTS.map(str.encode) | st.binary(max_size=4).map(
+    lambda value: value.replace(SEPARATOR, b"")
 )
+HEADERS = st.builds(list.__add__, st.lists(st.tuples(TEXTS, VALUES), max_size=4), STATED)
 MAYBE = st.none() | st.binary(max_size=4)
 RECORDS = st.tuples(
     st.sampled_from(["half", "op"]), st.none() | st.integers(0, 12), MAYBE, MAYBE, HEADERS

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +87,21 @@ def test_a_process_whose_threads_were_replaced_is_refused(
     monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{question: lambda _: False}))
     producer.start()
     assert producer.shutdown() == 0
+
+
+def test_a_property_that_no_signature_binds_is_refused_before_sending(
+    kafka: list[Clients],
+) -> None:
+    """Moved into another property, its end had the same signature."""
+    message = Message("t", b"x", properties={"a": b"1\xff2"})
+    signing = {"access_key": "a", "secret_key": "secret-of-a"}
+    for options, is_sent in ((signing, False), ({}, True)):
+        producer = producer_of(**options)
+        producer.start()
+        with nullcontext() if is_sent else pytest.raises(InvalidMessageError, match="a byte ff"):
+            producer.send_message_in_transaction(message)
+        assert bool(kafka[-1].halves[0].sent) is is_sent
+        producer.shutdown()
 
 
 def test_one_producer_of_a_group_runs_in_a_process(kafka: list[Clients]) -> None:

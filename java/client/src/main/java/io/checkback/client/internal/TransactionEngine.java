@@ -242,6 +242,9 @@ public final class TransactionEngine {
             status.requireAccepting();
         }
         Validation.requireMessage(message, topics, bodyBytesMax);
+        if (signer != null) {
+            Validation.requireSignable(message);
+        }
         if (message.properties().stream().anyMatch(header -> header.key().equals(PropertyNames.DELAY))) {
             metrics.add(Event.DELAY_DROPPED);
             LOG.warn("The delay level of a transactional message is dropped: {}", message.topic());

@@ -28,7 +28,9 @@ public final class RecordSigner {
 
     private static final int SIGNATURE_BYTES_MAX = 44;
     private static final int TIME_DIGITS_MAX = 13;
-    private static final int SEPARATOR = 0xff;
+    /** Stands between names and values in what is signed. */
+    static final byte SEPARATOR = (byte) 0xff;
+
     private static final Set<Byte> NOT_IN_ACCESS_KEYS = Set.of(
             Character.CONTROL, Character.SURROGATE, Character.LINE_SEPARATOR, Character.PARAGRAPH_SEPARATOR,
             Character.SPACE_SEPARATOR);

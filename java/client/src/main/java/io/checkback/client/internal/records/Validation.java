@@ -50,6 +50,23 @@ public final class Validation {
         }
     }
 
+    /**
+     * Refuses what no signature would bind: its content has a separator between two values.
+     *
+     * @throws InvalidMessageException names the header
+     */
+    public static void requireSignable(OutgoingMessage message) {
+        for (Header property : message.properties()) {
+            byte[] value = property.value();
+            for (int at = 0; value != null && at < value.length; at++) {
+                if (value[at] == RecordSigner.SEPARATOR) {
+                    throw new InvalidMessageException("The header " + property.key() + " has a byte ff: no value of"
+                            + " a signed record can. Write it as text, in Base64 for example.");
+                }
+            }
+        }
+    }
+
     private static void requireTopic(String topic, TopicNames topics) {
         String problem = nameProblem("topic", topic, TOPIC_LENGTH_MAX);
         if (problem == null && topics.isSystem(topic)) {

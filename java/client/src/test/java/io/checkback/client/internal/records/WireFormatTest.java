@@ -149,6 +149,18 @@ class WireFormatTest {
     }
 
     @ParameterizedTest
+    @CsvSource({"49, false", "-1, true"})
+    void aValueWithASeparatorIsNotSigned(byte last, boolean isRefused) {
+        OutgoingMessage message = new OutgoingMessage(
+                "t", null, BODY, "", "", List.of(new RecordHeader("a", new byte[] {49, last})), null);
+        if (isRefused) {
+            assertThrows(InvalidMessageException.class, () -> Validation.requireSignable(message));
+        } else {
+            Validation.requireSignable(message);
+        }
+    }
+
+    @ParameterizedTest
     @ValueSource(strings = {"localhost", "10.0.0.256", "fe80::1%eth0", "1:2"})
     void bornHostIsAnAddress(String given) {
         assertThrows(
