@@ -95,6 +95,10 @@ _OF_THE_PIPELINE: Final = {
         ),
         _TAKE_OUT,
     ),
+    **dict.fromkeys(
+        ("default.topic.config", "error_cb", "logger", "stats_cb", "throttle_cb"),
+        "Take it out: its value is a function or another object of a program.",
+    ),
 }  # fmt: skip
 """Settings that decide what the pipeline promises, and what to do instead of setting them."""
 

@@ -251,6 +251,7 @@ def test_a_deployments_clients_log_only_where_a_setting_asks_for_it() -> None:
     "key",
     [
         "auto.offset.reset", "enable.auto.commit", "key.deserializer", "retries", "acks",
+        "error_cb", "default.topic.config",
         "transaction.timeout.ms", "isolation.level", "partitioner", "bootstrap.servers",
     ],
 )  # fmt: skip
