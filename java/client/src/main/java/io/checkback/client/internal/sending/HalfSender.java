@@ -4,6 +4,7 @@ import io.checkback.client.SendException;
 import io.checkback.client.SendException.Kind;
 import io.checkback.client.internal.ClientMetrics;
 import io.checkback.client.internal.records.RecordSigner;
+import io.checkback.client.internal.records.SignedRecord;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -19,7 +20,6 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.errors.NotEnoughReplicasAfterAppendException;
 import org.apache.kafka.common.errors.NotEnoughReplicasException;
-import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -150,16 +150,16 @@ public final class HalfSender {
                 partition = nextPartition(half.tried);
                 attempt = new Half.Try(partition);
             }
-            List<Header> headers = half.headers;
-            if (signer != null) {
-                // Signed for each try: the time has changed, and perhaps the id.
-                headers = signer.sign(topic, null, half.message.key(), half.message.body(), headers);
-            }
-            producer.send(
-                    new ProducerRecord<>(
-                            topic, partition == BY_KEY ? null : partition, half.statedMs, half.message.key(),
-                            half.message.body(), headers),
-                    attempt);
+            byte[] key = half.message.key();
+            byte[] body = half.message.body();
+            Integer chosen = partition == BY_KEY ? null : partition;
+            // Signed for each try: the time has changed, and perhaps the id.
+            ProducerRecord<byte[], byte[]> record = signer == null
+                    ? new ProducerRecord<>(topic, chosen, half.statedMs, key, body, half.headers)
+                    : new SignedRecord(
+                            topic, chosen, half.statedMs, key, body,
+                            signer.sign(topic, null, key, body, half.headers));
+            producer.send(record, attempt);
         } catch (KafkaException | IllegalStateException error) {
             if (!attempt.isDone()) {
                 attempt.onCompletion(null, error);

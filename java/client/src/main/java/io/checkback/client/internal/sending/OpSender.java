@@ -6,6 +6,7 @@ import io.checkback.client.LocalTransactionState;
 import io.checkback.client.internal.ClientMetrics;
 import io.checkback.client.internal.LocalOutcome;
 import io.checkback.client.internal.records.RecordSigner;
+import io.checkback.client.internal.records.SignedRecord;
 import io.checkback.client.internal.records.Records;
 import java.time.Duration;
 import java.util.List;
@@ -112,10 +113,12 @@ public final class OpSender {
         byte[] key = op.transactionId.getBytes(UTF_8);
         byte[] value = Long.toString(op.offset).getBytes(UTF_8);
         List<Header> headers = Records.op(group, op.transactionId, op.state, op.isAnswer, op.remark);
-        if (signer != null) {
-            headers = signer.sign(topic, op.partition, key, value, headers);
-        }
-        producer.send(new ProducerRecord<>(topic, op.partition, key, value, headers), callback);
+        ProducerRecord<byte[], byte[]> record = signer == null
+                ? new ProducerRecord<>(topic, op.partition, key, value, headers)
+                : new SignedRecord(
+                        topic, op.partition, null, key, value,
+                        signer.sign(topic, op.partition, key, value, headers));
+        producer.send(record, callback);
     }
 
     private void failed(Op op, String said) {

@@ -148,6 +148,14 @@ class WireFormatTest {
         assertTrue(bytes <= signer.bytesMax());
     }
 
+    @Test
+    void agentsAddNoHeaderToASignedRecord() {
+        List<Header> signed = SIGNER.sign(TOPICS.half(), null, KEY, BODY, half());
+        SignedRecord record = new SignedRecord(TOPICS.half(), null, null, KEY, BODY, signed);
+        record.headers().add("traceparent", BODY).add(GROUP).remove(PropertyNames.SIGNATURE);
+        assertEquals(signed, List.of(record.headers().toArray()));
+    }
+
     @ParameterizedTest
     @CsvSource({"49, false", "-1, true"})
     void aValueWithASeparatorIsNotSigned(byte last, boolean isRefused) {
