@@ -47,6 +47,15 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # Every half an hour Spark asks for a collection of the driver's heap, to forget broadcasts
+    # that nothing refers to any more. Nearly all are forgotten with their batch.
+    "spark.cleaner.periodicGC.interval": "1d",
+    # Spark keeps 1,000 jobs, stages and plans for its pages, also where these are off: five minutes
+    # of batches, which fill the old half of the heap (docs/decisions/query.md#jvm).
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
     # The source's options hold the brokers' credentials, and Spark shows options in plans and
     # pages.
     "spark.sql.redaction.options.regex": "(?i)url|password|secret|token|jaas|keystore|truststore",
