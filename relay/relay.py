@@ -41,7 +41,13 @@ from checkback.relay.turns import (
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.records.sink_record import NOW, SinkRecord
-from checkback.sinks.records.source_record import UnreadableHeaders, readable
+from checkback.sinks.records.source_record import (
+    UnreadableHeaders,
+    content_bytes,
+    is_unreadable,
+    readable,
+    readable_op,
+)
 
 GROUP_OPS_MAX: Final = 1_000
 GROUP_BYTES_MAX: Final = 16_000_000
@@ -205,11 +211,11 @@ class Relay:
 
     def _take_ops(self, messages: list[Message]) -> None:
         for message in records_among(messages, self._ops_end, self._unreadable_op):
-            record, number = readable(message), message.partition() or 0
+            number = message.partition() or 0
+            record = readable_op(message, self.settings.max_message_bytes)
             found = self.partitions.get(number)
             if found is not None and (message.offset() or 0) >= found.next_op:
-                is_read = not isinstance(record, UnreadableHeaders)
-                parsed = self.rules.op(record, number) if is_read else None
+                parsed = None if is_unreadable(record) else self.rules.op(record, number)
                 found.ops.append(
                     ReadOp(number, message.offset() or 0, record, parsed, time.monotonic())
                 )
@@ -347,7 +353,7 @@ class Relay:
             if verdict is None:
                 break
             made.append(verdict)
-            size += len(verdict.op.record.value() or b"")
+            size += content_bytes(verdict.op.record)
             size += len(verdict.final.value or b"") if verdict.final is not None else 0
         return made
 

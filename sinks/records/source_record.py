@@ -22,6 +22,9 @@ UNREADABLE_CODES: Final = frozenset(
 )
 """What a consumer says of a batch of records that it can't unpack, however often it is asked."""
 
+OP_BYTES_MAX: Final = 900_000
+"""Most bytes of an op; librdkafka sends a million by default. Ops of clients have some hundred."""
+
 _headers: Final = methodcaller("headers")
 """Calls `headers` so that CPython looks for an error. A plain call takes CPython's short cut for
 methods without arguments, which returns although an error is set, and the error is raised by some
@@ -125,6 +128,26 @@ def readable(message: PlacedRecord) -> PlacedRecord:
         cause = error.__cause__ or error
         return UnreadableHeaders(message, f"{type(cause).__name__}: {cause}")
     return message
+
+
+def content_bytes(record: SourceRecord) -> int:
+    """Return how large key, value and headers are."""
+    size = len(record.value() or b"") + len(record.key() or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers() or ())
+
+
+def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> PlacedRecord:
+    """Return the op as `readable` does, or a substitute without anything where it is too large.
+
+    A batch unpacks to more than its topic takes where the topic keeps its producers' compression.
+    So an op can be there that can be written to no other topic.
+    """
+    record = readable(message)
+    size = content_bytes(record)
+    if size <= min(bytes_max, OP_BYTES_MAX):
+        return record
+    topic, at = message.topic() or "", (message.partition() or 0, message.offset() or 0)
+    return UnreadableRecord(RecordOrigin(topic, *at), f"it has {size:,} bytes")
 
 
 def readable_headers(message: PlacedRecord) -> Headers:

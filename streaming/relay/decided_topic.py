@@ -47,8 +47,8 @@ from checkback.sinks.records.sink_record import sent_headers
 from checkback.sinks.records.source_record import (
     SourceRecord,
     is_unreadable,
-    readable,
     readable_headers,
+    readable_op,
 )
 
 TIMEOUT_S: Final = 30.0
@@ -230,7 +230,7 @@ class DecidedTopic:
             consumer.poll(0)
 
     def _pass_one(self, at: int, message: Message, half_end: int) -> None:
-        op = readable(message)
+        op = readable_op(message, self.settings.max_message_bytes)
         kind = kind_of(op, half_end)
         headers = [] if kind is OpKind.UNREADABLE else [*(op.headers() or [])]
         self._send(at, op.key(), op.value(), passed_headers(headers, kind, op.offset() or 0))

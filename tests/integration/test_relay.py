@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from tests.integration.bad_records import set_topic_config
 from tests.integration.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import wait_until
 
@@ -18,6 +19,7 @@ from checkback.protocol.errors import FencedError, PrerequisiteError
 from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
+from checkback.streaming.relay.decided_topic import DecidedTopic
 from checkback.testing import Topics
 from checkback.testing.topics import create_plain_topics
 
@@ -108,6 +110,33 @@ def test_rule_11_a_topic_that_rejects_costs_one_try_and_is_left_to_the_job(
     assert "healthy again" in stage.finals()
     assert stage.kinds(0)[-2:] == [P, D]
     assert relay.counts.failed == 1
+
+
+def test_ops_that_unpack_to_more_than_a_topic_takes_hold_nobody_up(stage: RelayStage) -> None:
+    """The relay, and a start that closes, could not write them, and tried again for ever."""
+    stage.take_all()
+    relay = stage.ready_relay()
+    set_topic_config(stage.topics.connection, stage.names.op, compression_type="producer")
+    packed = {"compression.type": "gzip", "message.max.bytes": 20_000_000}
+    stranger = Producer({**stage.topics.connection, **packed})
+    stranger.produce(stage.names.op, bytes(9_000_000), b"k", 0)
+    for _ in range(40):
+        stranger.produce(stage.names.op, b"0", bytes(500_000), 0)
+    stranger.flush(30)
+    stage.commit("healthy")
+    stage.settle()
+    assert stage.kinds(0) == [OpKind.UNREADABLE, *[P] * 40, D]
+    assert relay.counts.failed == 0
+    assert relay.counts.groups > 1  # not all in one transaction
+    relay.close()
+    stage.relays.clear()
+
+    stranger.produce(stage.names.op, bytes(9_000_000), b"k", 0)
+    stranger.flush(30)
+    topic = DecidedTopic(stage.settings, stage.settings.connection(), 2)
+    assert topic.close_relays({0: 43, 1: 0}, {0: 0, 1: 0}) == {0: 43, 1: 0}
+    assert stage.kinds(0)[-2:] == [D, OpKind.UNREADABLE]
+    assert stage.finals() == ["healthy"]
 
 
 def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) -> None:
