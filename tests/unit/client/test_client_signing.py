@@ -87,7 +87,7 @@ class Wrapped:
 
 
 class Disguised(Watched):
-    produce = Wrapped()
+    produce = Wrapped()  # pyright: ignore[reportAssignmentType]
 
 
 @pytest.mark.parametrize("agent", [Watched, Disguised])
