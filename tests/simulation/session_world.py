@@ -44,11 +44,12 @@ CRASHES: Final = 0.012
 """How often a process dies, of all steps."""
 ROLLBACK: Final = LocalTransactionState.ROLLBACK_MESSAGE
 VERDICTS: Final = {b"8": True, b"12": False, b"0": None}
-FATES: Final[list[tuple[bool, int | None]]] = [(True, 0)] * 60 + [
+FATES: Final[tuple[tuple[bool, int | None], ...]] = (
+    *[(True, 0)] * 60,
     (True, None), (True, KafkaError._MSG_TIMED_OUT), (False, KafkaError._MSG_TIMED_OUT),
     (False, None), (True, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     (False, KafkaError.NOT_ENOUGH_REPLICAS),
-]  # fmt: skip
+)  # fmt: skip
 """Of a half: whether it is stored, and the error in its report, 0 for none; None for no report."""
 _numbers = count()
 
@@ -115,7 +116,8 @@ class AwaitedConnection(sqlite3.Connection):
 
     process: Process
 
-    def cursor(self, _: Any = None) -> Any:
+    def cursor(self, factory: Any = None) -> Any:
+        del factory
         return super().cursor(AwaitedCursor)
 
     def commit(self) -> None:
@@ -206,7 +208,7 @@ class Process:
 
     def pause(self, place: str) -> None:
         """Let others go on; the caller may be dead afterwards."""
-        thread = getcurrent()
+        thread: Any = getcurrent()
         actor: Actor | None = getattr(thread, "actor", None)
         if actor is not None and not self.is_dead:
             actor.place = place

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import httpx
@@ -62,6 +63,21 @@ def test_asyncio_worker(checkback: Checkback, environment: dict[str, str]) -> No
     assert states(checkback, 10) == {"8": 10}
 
 
+def audit(checkback: Checkback, environment: dict[str, str], messages: int, least: int) -> None:
+    """Ask the log of each half: each order has its messages, and nothing else was delivered."""
+    engine = create_engine(environment["DATABASE_URL"].replace("+aiosqlite", ""))
+    log = TransactionLog(EngineDatabase(engine))
+    delivered = Counter(
+        half.key.decode()
+        for half in checkback.halves()
+        if log.outcome(header(half, names.UNIQ_KEY) or "") is LocalTransactionState.COMMIT_MESSAGE
+    )
+    with engine.connect() as connection:
+        orders = connection.execute(text("SELECT id FROM orders")).scalars().all()
+    assert delivered == {f"order-{number}": messages for number in orders}
+    assert len(orders) >= least
+
+
 def test_orders_script_that_is_killed_in_the_middle(
     checkback: Checkback, environment: dict[str, str]
 ) -> None:
@@ -72,79 +88,55 @@ def test_orders_script_that_is_killed_in_the_middle(
             assert script.stdout.readline().startswith("booked")
         script.kill()
     run("orders_script.py", environment)
-    engine = create_engine(environment["DATABASE_URL"])
-    log = TransactionLog(EngineDatabase(engine))
-    delivered = Counter(
-        half.key.decode()
-        for half in checkback.halves()
-        if log.outcome(header(half, names.UNIQ_KEY) or "") is LocalTransactionState.COMMIT_MESSAGE
-    )
-    with engine.connect() as connection:
-        orders = connection.execute(text("SELECT id FROM orders")).scalars().all()
-    assert len(orders) >= 53
-    assert delivered == {f"order-{number}": 2 for number in orders}
+    audit(checkback, environment, messages=2, least=53)
 
 
-def test_django_service_that_is_killed_in_the_middle(
-    checkback: Checkback, environment: dict[str, str], tmp_path: Path
+def uvicorn(service: str) -> list[str]:
+    return ["-m", "uvicorn", f"{service}:app", "--port"]
+
+
+@pytest.mark.parametrize(
+    ("package", "driver", "program"),
+    [
+        ("fastapi", "sqlite", uvicorn("fastapi_service")),
+        ("aiosqlite", "sqlite+aiosqlite", uvicorn("fastapi_async_service")),
+        ("django", "sqlite", ["django_service.py", "runserver", "--noreload"]),
+    ],
+)
+def test_service_that_is_killed_while_it_books(
+    package: str,
+    driver: str,
+    program: list[str],
+    checkback: Checkback,
+    environment: dict[str, str],
+    tmp_path: Path,
 ) -> None:
-    pytest.importorskip("django")
-    environment["DATABASE_PATH"] = str(tmp_path / "orders.db")
-    script = [sys.executable, str(EXAMPLES / "django_service.py")]
-    subprocess.run([*script, "migrate"], env=environment, check=True, capture_output=True)
-    port = free_ports(1)[0]
-    given = ["runserver", "--noreload", f"127.0.0.1:{port}"]
-    with subprocess.Popen([*script, *given], env=environment, stderr=subprocess.DEVNULL) as service:
+    pytest.importorskip(package)
+    environment["DATABASE_URL"] = environment["DATABASE_URL"].replace("sqlite", driver, 1)
+    if package == "django":
+        environment["DATABASE_PATH"] = str(tmp_path / "orders.db")
+        migrate = [sys.executable, "django_service.py", "migrate"]
+        subprocess.run(migrate, cwd=EXAMPLES, env=environment, check=True, capture_output=True)
+    port = str(free_ports(1)[0])
+    with (
+        (tmp_path / "service.log").open("w") as out,
+        subprocess.Popen(
+            [sys.executable, *program, port], cwd=EXAMPLES, env=environment, stdout=out, stderr=out
+        ) as service,
+        ThreadPoolExecutor(4) as callers,
+    ):
         url = f"http://127.0.0.1:{port}/orders"
-        eventually(lambda: _answers(url), 30)
-        for _ in range(3):
-            assert httpx.post(url, params={"amount": 5}).status_code == 201
-        service.kill()
-    engine = create_engine(environment["DATABASE_URL"])
-    log = TransactionLog(EngineDatabase(engine))
-    with engine.connect() as connection:
-        booked = connection.execute(text("SELECT count(*) FROM orders")).scalar_one()
-    outcomes = [
-        log.outcome(header(half, names.UNIQ_KEY) or "") for half in checkback.halves(booked)
-    ]
-    assert outcomes == [LocalTransactionState.COMMIT_MESSAGE] * booked
-    assert booked >= 3
+        eventually(lambda: booked(url), 30)
+        for number, done in enumerate(as_completed(callers.submit(booked, url) for _ in range(99))):
+            done.result()
+            if number == 20:
+                service.kill()
+    audit(checkback, environment, messages=1, least=2)
 
 
-def _answers(url: str) -> bool:
+def booked(url: str) -> bool:
+    """Book an order; tell whether the service said that it did."""
     try:
         return httpx.post(url, params={"amount": 1}).status_code == 201
     except httpx.TransportError:
         return False
-
-
-@pytest.mark.parametrize("module", ["fastapi_service", "fastapi_async_service"])
-def test_fastapi_service(
-    module: str, checkback: Checkback, environment: dict[str, str], tmp_path: Path
-) -> None:
-    if "async" in module:
-        pytest.importorskip("aiosqlite")
-        environment["DATABASE_URL"] = environment["DATABASE_URL"].replace(":", "+aiosqlite:", 1)
-    log = tmp_path / "service.log"
-    command = [sys.executable, "-m", "uvicorn", f"{module}:app", "--port", "0"]
-    with log.open("w") as out:
-        service = subprocess.Popen(
-            command, cwd=EXAMPLES, env=environment, stdout=out, stderr=subprocess.STDOUT
-        )
-    try:
-        address = eventually(lambda: _address(log), 30)
-        answers = [httpx.post(f"{address}/orders", params={"amount": 5}) for _ in range(3)]
-        assert [answer.status_code for answer in answers] == [201] * 3
-    finally:
-        service.terminate()
-        service.wait(20)
-    ids = {answer.json()["transaction_id"] for answer in answers}
-    assert ids == {header(op, names.UNIQ_KEY) for op in checkback.ops(3)}
-
-
-def _address(log: Path) -> str | None:
-    marker = "running on "
-    for line in log.read_text().splitlines():
-        if marker in line:
-            return line.split(marker)[1].split()[0]
-    return None
