@@ -71,13 +71,17 @@ STEPS = (61, 103, 401, -50)
 """Time steps: past a deadline, past the memory of a verdict, past the retention, and back."""
 
 
-@pytest.mark.parametrize("length", range(1, 6))
+LENGTHS = [*range(1, 5), pytest.param(5, marks=pytest.mark.nightly)]
+"""Of events; by day every history of up to four."""
+
+
+@pytest.mark.parametrize("length", LENGTHS)
 def test_engine_and_model_agree_on_every_history(length: int) -> None:
     for moments in product((0, *STEPS), repeat=length):
         _run_all_histories(moments, RECORDS)
 
 
-@pytest.mark.parametrize("length", range(1, 6))
+@pytest.mark.parametrize("length", LENGTHS)
 def test_engine_and_model_agree_on_every_history_with_deliveries(length: int) -> None:
     for moments in product((0, *STEPS), repeat=length):
         _run_all_histories(moments, DELIVERED_RECORDS)
