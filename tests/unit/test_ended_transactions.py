@@ -22,11 +22,11 @@ class SilentCoordinator(Awaits):
     def __init__(self) -> None:
         super().__init__(Clock())
         self.is_silent = False
-        self.markers_not_taken = 0
+        self.not_taken = {"send_offsets": 0, "commit_transaction": 0}
 
     def before(self, call: str) -> Fault | None:
-        if call == "send_offsets" and self.markers_not_taken:
-            self.markers_not_taken -= 1
+        if self.not_taken.get(call):
+            self.not_taken[call] -= 1
             return Fault.HANGS
         return Fault.HANGS if self.is_silent and call == "init_transactions" else None
 
@@ -37,14 +37,21 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize(("times", "least_s", "most_s"), [(1, 10, 20), (2, 70, 90)])
-def test_a_marker_that_is_not_taken_is_given_up_soon_and_the_next_one_waited_for(
-    cluster: Cluster, times: int, least_s: int, most_s: int
+@pytest.mark.parametrize(
+    ("call", "times", "least_s", "most_s"),
+    [
+        ("send_offsets", 1, 10, 20), ("send_offsets", 2, 70, 90),
+        ("commit_transaction", 2, 10, 15), ("commit_transaction", 3, 15, 20),
+        ("commit_transaction", 4, 75, 90),
+    ],
+)  # fmt: skip
+def test_a_marker_or_commit_that_is_not_taken_is_given_up_soon_and_the_next_one_waited_for(
+    cluster: Cluster, call: str, times: int, least_s: int, most_s: int
 ) -> None:
     """A broker that had stopped for 14 s held a batch up for a minute more."""
     settings = replace(begin_epoch(BARE, 1, (), 0), transaction_timeout_ms=60_000)
     awaits, began_ms = cast("SilentCoordinator", cluster.awaits), cluster.clock.now_ms
-    awaits.markers_not_taken = times
+    awaits.not_taken[call] = times
 
     write(settings, 0, 0)
 

@@ -37,6 +37,7 @@ Result = TypeVar("Result")
 
 CALL_TIMEOUT_S: Final = 60.0
 HASTY_S: Final = 10.0
+HASTY_COMMIT_S: Final = 5.0
 CALL_TRIES: Final = 3
 FLUSH_SLICE_S: Final = 0.1
 REPORTS_WITHIN_S: Final = 2.0
@@ -87,7 +88,8 @@ class MarkedProducer:
     """Whether a commit may have been sent twice. Then the first request may come late, and commit
     the next transaction half way (KIP-890): only a later epoch shuts it out."""
     is_patient: bool = field(default=True, init=False)
-    """Whether a marker that the brokers do not take is waited for as long as any call."""
+    """Whether the brokers have as long for a marker and a commit as for any call. An impatient
+    producer is given up after 15 s; the next one goes on at once."""
     _producer: Producer = field(init=False)
     _markers: MarkerStore = field(init=False)
     _rejections: list[Rejection] = field(default_factory=list)  # never another: callbacks hold it
@@ -239,7 +241,9 @@ class MarkedProducer:
         self.flush()
         self._guard(lambda: self._send_offset(position, group))
         sent_s = time.monotonic()
-        self._guard(lambda: self._producer.commit_transaction(CALL_TIMEOUT_S))
+        # librdkafka goes on with a commit that timed out, up to CALL_TRIES times.
+        limit_s = CALL_TIMEOUT_S if self.is_patient else HASTY_COMMIT_S
+        self._guard(lambda: self._producer.commit_transaction(limit_s))
         self.is_spent = time.monotonic() - sent_s > SLOW_COMMIT_S
         self.marker = moved
 

@@ -182,8 +182,10 @@ class FakeProducer:
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Commit; to be asked again after a timeout, until the answer is known."""
-        del timeout
         fault = self._enter("commit_transaction")
+        if fault is Fault.HANGS:
+            self._cluster.sleep(timeout * 1_000)
+            raise timed_out("commit_transaction")
         if self._state != State.COMMITTING:
             self._require(State.IN_TRANSACTION)
         self._send()
