@@ -23,6 +23,7 @@ from checkback.checkpoints.files import (
     read_log,
 )
 from checkback.checkpoints.spark_files.logs import parse_query_id
+from checkback.checkpoints.spark_internals import hadoop_configuration, jvm_of, stream_metadata
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ class CheckpointStore(ReadableCheckpoint):
     @classmethod
     def of(cls, spark: SparkSession, path: str) -> CheckpointStore:
         """Return a checkpoint as a running session reaches it."""
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop
-        java: Any = spark._jsparkSession  # noqa: SLF001 - as above
-        return cls(jvm, java.sessionState().newHadoopConf(), path)
+        return cls(jvm_of(spark), hadoop_configuration(spark), path)
 
     def sizes(self) -> Mapping[str, int]:
         """Return every file below the folder with its size in bytes; none where it is missing."""
@@ -177,10 +176,10 @@ class CheckpointStore(ReadableCheckpoint):
         Raises:
             CheckpointError: the checkpoint can't be written.
         """
-        made = self._stream_metadata(str(uuid.uuid4()))
+        made = stream_metadata(self.jvm)(str(uuid.uuid4()))
         # If two processes write at once, one fails and uses the other's id.
         with suppress(Py4JJavaError):
-            self._stream_metadata.write(made, self._path("metadata"), self.configuration)
+            stream_metadata(self.jvm).write(made, self._path("metadata"), self.configuration)
         found = self.query_id()
         if found is None:
             raise CheckpointError(
@@ -268,10 +267,6 @@ class CheckpointStore(ReadableCheckpoint):
                 remedy="Free some space, or check the path and its permissions.",
                 checkpoint=self.path,
             ) from error
-
-    @property
-    def _stream_metadata(self) -> Any:
-        return self.jvm.org.apache.spark.sql.execution.streaming.runtime.StreamMetadata
 
     def _path(self, *names: str) -> Any:
         return self.jvm.org.apache.hadoop.fs.Path("/".join((self.path.rstrip("/"), *names)))

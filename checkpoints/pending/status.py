@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from checkback.checkpoints.spark_internals import wake_state_readers
 from checkback.checkpoints.store import CheckpointStore
 from checkback.sinks.report import PageStatus
 from checkback.state import Page
@@ -63,15 +63,6 @@ def read_page_blobs(spark: SparkSession, store: CheckpointStore) -> DataFrame | 
         "blob", "wake_at_ms"
     )
     return blobs.where("blob is not null")
-
-
-def wake_state_readers(spark: SparkSession) -> None:
-    """Prepare a new session to read state.
-
-    A session has no coordinator of the state stores until someone asks for its manager.
-    """
-    java: Any = spark._jsparkSession  # noqa: SLF001 - no public way
-    java.streams().active()
 
 
 def _statuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

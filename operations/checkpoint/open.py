@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.spark_internals import hadoop_configuration_of
 from checkback.deploy.jars import store_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
@@ -68,12 +69,8 @@ def _open_by_hadoop(settings: Settings) -> Iterator[CheckpointStore]:
     # Spark passes a running JVM's gateway on to later sessions; this JVM ends with the context.
     gateway = launched_jvm(chosen, log_path(settings.log_file))
     try:
-        jvm = gateway.jvm
-        conf = jvm.org.apache.spark.SparkConf(True)
-        for key, value in chosen.items():
-            conf.set(key, value)
-        hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
-        yield CheckpointStore(jvm, hadoop, settings.checkpoint)
+        hadoop = hadoop_configuration_of(gateway.jvm, chosen)
+        yield CheckpointStore(gateway.jvm, hadoop, settings.checkpoint)
     finally:
         end_jvm(gateway)
 

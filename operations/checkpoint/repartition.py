@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.own_files.running import is_pipeline_running
-from checkback.checkpoints.pending.status import wake_state_readers
 from checkback.checkpoints.spark_files.logs import PlannedBatch
+from checkback.checkpoints.spark_internals import repartition_state, wake_state_readers
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.open import marker_settings, read_markers
 from checkback.operations.checkpoint.verification import Verification
@@ -211,9 +211,8 @@ def rewrite_state(spark: SparkSession, store: CheckpointStore, partitions: int) 
             succeed.
     """
     wake_state_readers(spark)
-    manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark's own name, experimental
     try:
-        manager.repartition(store.path, partitions, enforce_exactly_once_sink=True)
+        repartition_state(spark, store.path, partitions)
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage()).partition("\n")[0]
         raise CheckpointError(

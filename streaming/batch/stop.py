@@ -6,18 +6,19 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from checkback.checkpoints.spark_internals import IDLE_QUERY, set_micro_batches_log
+
 WATCH_S: Final = 0.2
 STOP_WAIT_S: Final = 80.0
 """A stop takes more time where brokers are silent: for a look that is under way, the interrupted
 batch, and Spark. Together this is less than the 150 s that the files in deploy/ grant."""
-MICRO_BATCHES_LOG: Final = "org.apache.spark.sql.execution.streaming"
 
 
 class StoppedBetweenBatchesError(Exception):
@@ -53,10 +54,10 @@ def end_between_batches(
         is_patient: returns whether the batch has unlimited time; else it is interrupted
             after STOP_WAIT_S. One that does not even end then is left to the end of the process.
     """
-    _set_log_level(spark, "OFF")
+    set_micro_batches_log(spark, "OFF")
     deadline = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline and not wait_for_end(query, WATCH_S):
-        if query.status["message"] == "Waiting for next trigger":
+        if query.status["message"] == IDLE_QUERY:
             break
         if is_patient():
             deadline = time.monotonic() + STOP_WAIT_S
@@ -66,12 +67,7 @@ def end_between_batches(
 
 def restore_log_level(spark: SparkSession) -> None:
     """Let Spark log a query's errors again, after a query was ended."""
-    _set_log_level(spark, "ERROR")
-
-
-def _set_log_level(spark: SparkSession, level: str) -> None:
-    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
-    log4j.core.config.Configurator.setLevel(MICRO_BATCHES_LOG, log4j.Level.toLevel(level))
+    set_micro_batches_log(spark, "ERROR")
 
 
 @contextmanager

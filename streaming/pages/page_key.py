@@ -19,8 +19,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.spark_internals import call_for_rows
 from checkback.protocol.configuration import ORDER_BY_KEY
-from checkback.streaming.spark.java_classes import call_for_rows, java_class
+from checkback.streaming.spark.java_classes import java_class
 
 KEY_COLUMNS: Final = ("page_key", "turn")
 """The columns to group by."""

@@ -13,9 +13,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from checkback.checkpoints.spark_internals import call_for_rows
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.streaming.source.verification import RecordVerification
-from checkback.streaming.spark.java_classes import call_for_rows, java_class
+from checkback.streaming.spark.java_classes import java_class
 
 EVENT_COLUMNS: Final = (
     "page_key", "partition", "kind", "offset", "time_ms", "identity", "detail", "source_offset",

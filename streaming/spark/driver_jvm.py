@@ -26,10 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 
+from checkback.checkpoints.spark_internals import gateway_of_process, new_gateway, use_gateway
 from checkback.metrics.log_lines import FORMATTERS
 from checkback.protocol.errors import PrerequisiteError
 from checkback.streaming.spark.jars import is_submitted
@@ -85,11 +85,10 @@ def launch_driver_jvm(
         log_format: of what Spark's Python side writes there.
     """
     without_commands()
-    running: Any = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
-    if running is not None:
+    if gateway_of_process() is not None:
         return
     gateway = launched_jvm(settings, log)
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
+    use_gateway(gateway)
     if log is not None:
         _write_to(log, log_format)
 
@@ -104,10 +103,9 @@ def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
     without_commands()
     given = [(key, value) for key, value in settings.items() if value]
     conf = SparkConf(loadDefaults=False).setAll(given)
-    launch: Any = launch_gateway  # untyped in pyspark
     try:
         with _output(log) as output, _sigterm_ignored():
-            return launch(conf, output)
+            return new_gateway(conf, output)
     except PySparkRuntimeError as error:
         raise _did_not_start(log) from error
 

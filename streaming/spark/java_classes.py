@@ -12,19 +12,20 @@ import re
 import secrets
 import subprocess
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.checkpoints.spark_internals import add_jar, jvm_of
 from checkback.protocol.errors import OperationalError
 from checkback.streaming.spark.jars import jars_folder, kept_file, kept_name, temporary_folder
 from checkback.streaming.spark.java_protocol import protocol_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 PACKAGE: Final = "checkback"
 COMPILER: Final = "org.codehaus.commons.compiler.samples.CompilerDemo"
@@ -107,7 +108,7 @@ def _kept(jar: Path, prefix: str) -> Path:
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return one of the classes, after adding its jar to driver and executors of a session."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
+    jvm = jvm_of(spark)
     # Imported late: the console, which reads checkpoints too, has no Spark.
     from py4j.java_gateway import JavaClass
 
@@ -116,7 +117,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
         return found
     jar = classes_jar(jvm)
     add_to_driver(jvm, jar)
-    spark.sparkContext._jsc.sc().addJar(str(jar))  # noqa: SLF001 - as above
+    add_jar(spark, jar)
     return getattr(getattr(jvm, PACKAGE), name)
 
 
@@ -125,40 +126,3 @@ def add_to_driver(jvm: Any, jar: Path) -> None:
     jvm.Thread.currentThread().getContextClassLoader().addURL(
         jvm.java.io.File(str(jar)).toURI().toURL()
     )
-
-
-def call_for_rows(
-    spark: SparkSession, made: Any, method: str, returned: str, arguments: Sequence[Column]
-) -> Column:
-    """Return the answers of a Java object that Spark's compiled loop over rows calls.
-
-    It is called once for each row. It is marked nondeterministic: Spark neither repeats nor
-    reorders the call.
-
-    Args:
-        made: the object; each task has a copy of its own.
-        returned: Spark's name of a type; the columns of a row, where it is one. It may be null.
-        arguments: of the method, of just the types that it takes.
-    """
-    # Imported late, as above.
-    from pyspark.sql import Column
-
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - as above
-    sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst.expressions
-    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
-    expressions = sql.classic.ExpressionUtils
-    called = catalyst.objects.Invoke(
-        catalyst.Literal(made, sql.types.ObjectType(made.getClass())),
-        method,
-        sql.types.DataType.fromDDL(returned),
-        to_seq([expressions.expression(_java(one)) for one in arguments]),
-        to_seq([]),
-        False,  # its arguments may be null
-        True,  # its answer, too
-        False,  # it is not deterministic, as far as Spark has to know
-    )
-    return Column(expressions.column(called))
-
-
-def _java(column: Any) -> Any:
-    return column._jc  # noqa: SLF001 - as above

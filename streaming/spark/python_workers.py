@@ -92,7 +92,6 @@ if __name__ == "__main__":
     # Blocked, not ignored: Spark's daemon and its workers set handlers of their own.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     import_needed()
-    from pyspark import daemon
+    from checkback.checkpoints.spark_internals import run_worker_daemon
 
-    setattr(daemon, "worker", ending_quietly(daemon.worker))  # noqa: B010 - a typed module
-    daemon.manager()
+    run_worker_daemon(ending_quietly)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from checkback.checkpoints.spark_internals import FILE_MANAGER
 from checkback.streaming.spark.java_classes import PACKAGE, add_to_driver, classes_jar
 
-FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 CONDITIONAL_MANAGER: Final = f"{PACKAGE}.ConditionalFileManager"
 SCHEME: Final = "s3a://"
 

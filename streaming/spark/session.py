@@ -8,9 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.spark_internals import (
+    FILE_MANAGER,
+    FILE_MANAGER_WITHOUT_LINKS,
+    ROCKSDB_STATE,
+    jvm_without_session,
+)
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings, local_master
 from checkback.protocol.errors import ConfigurationError
@@ -19,12 +25,9 @@ from checkback.streaming.spark.cores import spark_key, state_partitions
 from checkback.streaming.spark.driver_jvm import launch_driver_jvm, log_path
 from checkback.streaming.spark.jars import is_submitted
 from checkback.streaming.spark.jvm_options import java_options
-from checkback.streaming.spark.s3_files import FILE_MANAGER, add_conditional_files, is_on_s3
+from checkback.streaming.spark.s3_files import add_conditional_files, is_on_s3
 from checkback.streaming.spark.shipped_package import package_zip
 
-FILE_MANAGER_WITHOUT_LINKS: Final = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
 TASKS_PER_CORE: Final = 2
 TASK_TRIES: Final = 4
 """Tries of a task. A local Spark gives it only one by default; a fenced producer needs a second."""
@@ -71,9 +74,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 """Defaults that `spark.*` settings may override."""
 
 REQUIRED: Final[Mapping[str, str]] = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB_STATE,
     # A second attempt beside a running one would fence it, and be fenced itself.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -120,7 +121,7 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     if is_submitted():
         chosen |= submitted_settings(settings)
     if is_on_s3(settings.checkpoint):
-        add_conditional_files(SparkContext._jvm, chosen)  # noqa: SLF001 - as in driver_jvm
+        add_conditional_files(jvm_without_session(), chosen)
     builder = SparkSession.builder
     for key, value in chosen.items():
         builder = builder.config(key, value)

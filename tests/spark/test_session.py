@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.spark_internals import FILE_MANAGER, FILE_MANAGER_WITHOUT_LINKS
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
     BrokerError,
@@ -25,9 +26,7 @@ from checkback.streaming.job.query_failure import explain, explain_state
 from checkback.streaming.spark import session
 from checkback.streaming.spark.cores import executor_cores, state_partitions
 from checkback.streaming.spark.jvm_options import COLLECTOR, YOUNG, java_options
-from checkback.streaming.spark.s3_files import FILE_MANAGER
 from checkback.streaming.spark.session import (
-    FILE_MANAGER_WITHOUT_LINKS,
     JSON_LOG,
     LOG_CONFIGURATION,
     session_settings,
