@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup programs demo unit coverage test java check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
+.PHONY: help setup programs demo unit coverage test java check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly versions clean
 .DEFAULT_GOAL := help
 
 # Where it is set, every process compiles what it imports: a start of the tests some 4,000 lines of
@@ -28,6 +28,7 @@ help:
 	@echo "make docs    build the documents as a site, build/docs/site, and check it"
 	@echo "make release build what is released into dist: sdist, pure wheel, zip, jars, SBOM"
 	@echo "make nightly run the tests that make test leaves out: minutes each: make nightly SEED=n"
+	@echo "make versions run tests with other versions of Kafka, Java and Python: make versions OF=kafka=3.9"
 	@echo "make audit   look for known vulnerabilities of the pinned packages"
 	@echo "make clean   remove .venv and what tools left behind"
 
@@ -88,6 +89,11 @@ java: setup
 TESTS ?= tests
 nightly: setup
 	@.venv/bin/pytest -m nightly $(TESTS)
+
+# Into docs/compatibility.json and the table of docs/compatibility.md.
+OF ?=
+versions: setup
+	@.venv/bin/python -m tools.versions $(OF)
 
 unit: setup
 	@.venv/bin/pytest tests/tidy tests/unit -n $(TEST_PROCESSES)

@@ -29,7 +29,7 @@ from checkback.deploy.broker_files import (
     render,
     server_properties,
 )
-from checkback.deploy.jars import ensure_jars
+from checkback.deploy.jars import broker_conf, ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
 from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
@@ -143,7 +143,7 @@ class EmbeddedBroker:
             self.node, self._nodes, self.folder.data, self._own_properties
         )
         self.folder.properties.write_text(render(properties), "utf-8")
-        java, options = str(find_java()), self._java_options(ensure_jars("kafka"))
+        java, options = str(find_java()), self._java_options(ensure_jars(broker_conf()))
         if not (self.folder.data / "meta.properties").exists():
             self._format([java, *QUICK_START, *options])
         self._spawn([java, *self._jvm_options, *options, "kafka.Kafka"])

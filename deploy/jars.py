@@ -26,11 +26,15 @@ from checkback.streaming.spark.jars import is_submitted, jars_folder, sha256
 from checkback.streaming.spark.java_classes import compiled_jar
 from checkback.streaming.spark.s3_files import is_on_s3
 
-Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
+Conf = Literal[
+    "spark", "kafka", "kafka-3.9", "kafka-4.0", "kafka-4.4",
+    "connect", "delta", "streams", "s3", "hadoop",
+]  # fmt: skip
 CONFS: Final[tuple[Conf, ...]] = get_args(Conf)
-"""spark: a Spark driver's jars besides pyspark's own. kafka: a broker's jars. delta: jars for a
-Spark session that reads the ledger; the pipeline writes the ledger without them. streams: Kafka
-Streams' jars besides a broker's. s3: S3A besides spark's. hadoop: an HDFS and a YARN for tests."""
+"""spark: a Spark driver's jars besides pyspark's own. kafka: a broker's jars; with a version: those
+of another broker, for tests. connect: a Kafka Connect, for tests. delta: jars for a Spark session
+that reads the ledger; the pipeline writes the ledger without them. streams: Kafka Streams' jars
+besides a broker's. s3: S3A besides spark's. hadoop: an HDFS and a YARN for tests."""
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 
 _LINE: Final = re.compile(
@@ -39,6 +43,9 @@ _LINE: Final = re.compile(
 USUAL_CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka")
 """The setup fetches these. The others are fetched on first use: Delta for readers of the ledger
 with Spark, Kafka Streams for a benchmark."""
+
+BROKER_VERSION: Final = "CHECKBACK_BROKER_VERSION"
+"""The variable that chooses another Kafka for every embedded broker: 3.9, 4.0 or 4.4."""
 
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 FETCH_TIMEOUT_S: Final = 1_800
@@ -82,6 +89,24 @@ def ensure_jars(conf: Conf) -> list[Path]:
                 _fetch(folder, conf)
     verify(paths, read_lock()[conf])
     return paths
+
+
+def broker_conf() -> Conf:
+    """Return the conf of the embedded broker: that of the version which the environment names.
+
+    Raises:
+        PrerequisiteError: there are no jars of that version.
+    """
+    version = os.environ.get(BROKER_VERSION)
+    if not version:
+        return "kafka"
+    found = {one.removeprefix("kafka-"): one for one in CONFS if one.startswith("kafka-")}
+    if version not in found:
+        raise PrerequisiteError(
+            f"There is no embedded broker of Kafka {version}.",
+            remedy=f"Set {BROKER_VERSION} to one of {', '.join(found)}, or unset it.",
+        )
+    return found[version]
 
 
 def pipeline_jars(settings: Settings) -> list[Path]:

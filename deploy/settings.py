@@ -31,6 +31,7 @@ ENVIRONMENT_PREFIX: Final = "CHECKBACK_"
 FAMILIES: Final = ("kafka", "spark")
 OTHER_VARIABLES: Final = frozenset(
     {
+        "CHECKBACK_BROKER_VERSION",
         "CHECKBACK_COMMIT",
         "CHECKBACK_CONFIG",
         "CHECKBACK_CONSOLE_PROXY_SECRET",

@@ -32,7 +32,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from checkback.testing.broker import Broker
+    from checkback.testing.broker import Broker, Cluster
 
 
 if settings.get_current_profile_name() == "default":
@@ -47,6 +47,7 @@ SHARED = pytest.StashKey[tuple["Broker", TemporaryDirectory[str]]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-broker", action="store_true", help="processes share one Kafka broker")
+    parser.addoption("--brokers", type=int, default=1, help="how many brokers each process has")
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -79,17 +80,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(request: pytest.FixtureRequest) -> Broker | BrokerRecord:
-    """One broker for the whole run; each test uses topic names of its own (`unique`)."""
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker | BrokerRecord | Cluster]:
+    """The run's broker, or its cluster; each test uses topic names of its own (`unique`)."""
     shared = getattr(request.config, "workerinput", {}).get("broker")
+    count = request.config.getoption("--brokers")
     if shared is not None:
-        return BrokerRecord(*shared)
-    own: Broker = request.getfixturevalue("checkback_broker")
-    return own
+        yield BrokerRecord(*shared)
+    elif count == 1:
+        yield request.getfixturevalue("checkback_broker")
+    else:
+        from checkback.testing.broker import Cluster
+
+        with Cluster(tmp_path_factory.mktemp("cluster"), count) as running:
+            yield running
 
 
 @pytest.fixture
-def bootstrap_servers(broker: Broker | BrokerRecord) -> str:
+def bootstrap_servers(broker: Broker | BrokerRecord | Cluster) -> str:
     """The address of the run's broker."""
     return broker.bootstrap_servers
 

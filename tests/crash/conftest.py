@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import pytest
 from tests.crash.run import BROKER_PROPERTIES
 
-from checkback.deploy.broker import QUICK_START, EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker, EmbeddedCluster
 
 
 @pytest.fixture(scope="module")
-def mortal_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def mortal_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedBroker]:
+    """A broker, or the first of a cluster: clients learn from it where the others are."""
     folder = tmp_path_factory.mktemp("mortal-broker")
+    count = request.config.getoption("--brokers")
+    if count > 1:
+        with EmbeddedCluster(folder, count, BROKER_PROPERTIES) as cluster:
+            yield cluster.broker(1)
+        return
     with EmbeddedBroker(folder, properties=BROKER_PROPERTIES, jvm_options=QUICK_START) as running:
         yield running

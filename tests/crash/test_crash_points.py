@@ -78,6 +78,7 @@ def test_a_task_that_dies_is_tried_again(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 
 
+@pytest.mark.versions
 @pytest.mark.nightly  # by day tests/simulation has brokers that do not answer
 @pytest.mark.parametrize("case", BROKER_DIES, ids=lambda case: case.name)
 def test_a_broker_that_dies_is_waited_for(run: CrashRun, case: Case) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
+from checkback.deploy.admin import admin_client
 from checkback.testing import PipelineProcess as Pipeline
 from checkback.testing import Topics, wait_until
 from checkback.testing.pipeline_process import QUICK_JVM, QUICK_SPARK
@@ -14,5 +17,18 @@ COMMAND = str(Path(sys.executable).parent / "checkback")
 
 __all__ = [
     "COMMAND", "COMMIT", "QUICK_JVM", "QUICK_SPARK", "ROLLBACK", "UNKNOWN", "Pipeline", "Topics",
-    "wait_until",
+    "features", "require_share_groups", "wait_until",
 ]  # fmt: skip
+
+
+def features(bootstrap_servers: str) -> dict[str, int]:
+    """Return the features that the brokers have agreed on, with their levels."""
+    with admin_client(bootstrap_servers, {}) as admin:
+        found = admin.describe_features()
+    return {name: one["finalized"][1] for name, one in sorted(found.items()) if "finalized" in one}
+
+
+def require_share_groups(bootstrap_servers: str) -> None:
+    """Skip the test where the brokers have no share groups."""
+    if not features(bootstrap_servers).get("share.version"):
+        pytest.skip("these brokers have no share groups")

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.integration.running import Topics
+from tests.integration.running import Topics, require_share_groups
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.jars import ensure_jars
@@ -60,6 +60,7 @@ def given_to(servers: str, group: str, topic: str) -> list[str]:
 def test_a_share_group_reads_aborted_messages_until_its_isolation_is_set(
     bootstrap_servers: str, unique: str
 ) -> None:
+    require_share_groups(bootstrap_servers)
     settings = Settings(bootstrap_servers=bootstrap_servers, topic_prefix=unique)
     topic, careless, careful = f"{unique}paid", f"{unique}careless", f"{unique}careful"
     Topics(bootstrap_servers, unique).create(settings, [topic])

@@ -105,6 +105,15 @@ def test_package_is_built_without_a_compiler(tmp_path: Path) -> None:
     names = zipfile.ZipFile(built).namelist()
     assert "checkback/sinks/native/library.py" in names
     assert not [name for name in names if name.endswith(".so")]
+    falls_back = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from checkback.sinks.native.library import native
+assert native.__wrapped__.__code__.co_filename.startswith(sys.argv[1])
+assert native() is None
+"""
+    subprocess.run([sys.executable, "-c", falls_back, str(built)], check=True)
 
 
 def test_no_folder_is_imported_under_its_bare_name() -> None:
