@@ -19,7 +19,6 @@ from checkback.sinks.records.sink_record import SinkRecord
 
 LOOK_S: Final = 1.0
 """The least time between two listings of the topics, for unknown real topics."""
-KNOWN_S: Final = 30.0
 DOUBTFUL_S: Final = 30.0
 """How long the job gets all commits of a topic that rejected a record."""
 
@@ -40,7 +39,6 @@ class Finals:
     _targets: dict[str, KnownTopic] = field(default_factory=dict)
     _doubtful: dict[str, float] = field(default_factory=dict)
     _look_s: float = 0.0
-    _forget_s: float = 0.0
     _router: Router = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,12 +51,10 @@ class Finals:
         if now_s >= self._look_s:
             self._look_s = now_s + LOOK_S
             self.directory.allow_refresh()
+            self._targets.clear()
             self._doubtful = {
                 topic: until for topic, until in self._doubtful.items() if until > now_s
             }
-        if now_s >= self._forget_s:
-            self._forget_s = now_s + KNOWN_S
-            self._targets.clear()
 
     def doubt(self, topic: str) -> None:
         """Leave a topic that rejected a record to the job for a while."""

@@ -1,25 +1,44 @@
-"""The relay's consumers: ops as a member of the group, halves of the same partitions (rule 1)."""
+"""The relay's consumer: ops as a member of the group, halves and decided records (rule 1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
-from checkback.sinks.records.source_record import UNREADABLE_CODES
+from checkback.sinks.records.source_record import (
+    UNREADABLE_CODES,
+    PlacedRecord,
+    UnreadableHeaders,
+    readable,
+)
 
 MESSAGES_MAX: Final = 1_000
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 FETCH_POSITION_S: Final = 1.0
-READER: Final[dict[str, Any]] = {
-    "group.id": "checkback-relay-reader",  # no reader joins it; OpReader names another
+ASK_S: Final = 5.0
+ASK_AGAIN_S: Final = 20.0
+"""How long requests are repeated while brokers are down or elect leaders."""
+LATEST: Final[OffsetSpec] = OffsetSpec.latest()
+EVERY: Final = IsolationLevel.READ_UNCOMMITTED
+MEMBER: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -27,13 +46,9 @@ READER: Final[dict[str, Any]] = {
     "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": 1,
     "queued.max.messages.kbytes": 32_768,
-}
-OF_PRODUCERS: Final[dict[str, Any]] = {
     # Records that can't be unpacked stand only where producers write.
     "fetch.error.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 30_000,
-}
-MEMBER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "roundrobin",
     # After this and a rebalance, another relay has the partitions of a killed one.
     "session.timeout.ms": 8_000,
@@ -43,10 +58,24 @@ MEMBER: Final[dict[str, Any]] = {
 }
 
 
-@dataclass(slots=True)
-class OpReader:
-    """A member of the group of relays, which reads ops.
+class Read(NamedTuple):
+    """What was read: a record, or all records below an offset.
 
+    Args:
+        record: None where the partition ends.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    record: PlacedRecord | None
+
+
+@dataclass(slots=True)
+class Inputs:
+    """A member of the group of relays, which reads ops, and beside them other topics.
+
+    One consumer reads all: fewer requests, and a half comes before its op.
     An assignment starts no reading: after each rebalance all partitions start again (rule 6), and
     `read` says where.
     """
@@ -58,12 +87,10 @@ class OpReader:
     metadata: Any = None
     """The metadata of the group when the partitions were assigned."""
     rebalances: int = 0
-    _rests: bool = False
     _consumer: Consumer = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = {**READER, **OF_PRODUCERS, **MEMBER, **self.connection, "group.id": self.group}
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer({**MEMBER, **self.connection, "group.id": self.group})
         self._consumer.subscribe(
             [self.topic],
             on_assign=self._on_assign,
@@ -94,31 +121,48 @@ class OpReader:
             ) from error
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
-    def read(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from there on."""
-        self._rests = False
-        self._consumer.assign(
-            [TopicPartition(self.topic, number, at) for number, at in positions.items()]
-        )
+    def read(self, places: Sequence[TopicPartition]) -> None:
+        """Read these partitions, each from its offset on, and no others."""
+        for topic in {place.topic for place in places}:
+            # Else librdkafka looks for a topic that it does not know only after a second.
+            with suppress(KafkaException):
+                self._consumer.list_topics(topic, FETCH_POSITION_S)
+        self._consumer.assign([*places])
+        self._consumer.resume([*places])  # one that was paused before may still be
 
-    def poll(self, wait_s: float) -> list[Message]:
-        """Return the messages of that time; rebalances happen in this call."""
-        return _polled(self._consumer, wait_s)
+    def poll(self, wait_s: float) -> list[Read]:
+        """Return what is read in that time; rebalances happen in this call.
 
-    def rest(self, *, rests: bool) -> None:
-        """Pause the reading of ops, or resume it."""
-        if rests == self._rests:
-            return
-        self._rests, every = rests, self._consumer.assignment()
-        (self._consumer.pause if rests else self._consumer.resume)(every)
+        Raises:
+            BrokerError: the brokers refuse.
+        """
+        # consume() alone waits for its whole time unless it gets as many records as it asked for.
+        first = self._consumer.poll(wait_s)
+        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
+        reads = []
+        for message in messages:
+            read = read_of(message)
+            if read is not None:
+                reads.append(read)
+                if read.record is not None and message.error() is not None:
+                    self._skip(read)
+        return reads
 
-    def skip(self, message: Message) -> None:
-        """Go on behind a record that can't be unpacked."""
-        _skip(self._consumer, message)
+    def rest(self, number: int, *, rests: bool) -> None:
+        """Pause the reading of a partition's ops, or resume it."""
+        with suppress(KafkaException):  # revoked meanwhile
+            (self._consumer.pause if rests else self._consumer.resume)(
+                [TopicPartition(self.topic, number)]
+            )
 
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+    def _skip(self, read: Read) -> None:
+        """Go on behind a record that can't be unpacked."""
+        with suppress(KafkaException):  # revoked meanwhile
+            self._consumer.seek(TopicPartition(read.topic, read.partition, read.offset + 1))
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned = sorted(place.partition for place in partitions)
@@ -133,65 +177,65 @@ class OpReader:
 
 
 @dataclass(slots=True)
-class HalfReader:
-    """Reads halves, outside of any group."""
+class AskedEnds:
+    """Asks where partitions of a topic end, records of open transactions included.
 
-    connection: Mapping[str, Any]
+    Nothing waits for the answer.
+    """
+
+    admin: AdminClient
     topic: str
-    _consumer: Consumer = field(init=False)
+    _asked_s: float = 0.0
+    _answers: dict[TopicPartition, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._consumer = Consumer({**READER, **OF_PRODUCERS, **self.connection})
+    def ask(self, numbers: Iterable[int]) -> None:
+        """Ask now, unless an answer is still to come."""
+        if not self._answers:
+            asked = {TopicPartition(self.topic, number): LATEST for number in numbers}
+            self._asked_s = time.monotonic()
+            self._answers = asked and self.admin.list_offsets(
+                asked, isolation_level=EVERY, request_timeout=ASK_S
+            )
 
-    def read(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from there on."""
-        self._consumer.assign(
-            [TopicPartition(self.topic, number, at) for number, at in positions.items()]
-        )
+    def answer(self) -> tuple[float, dict[int, int]] | None:
+        """Return when the last question was asked, and its answer, once; None while there is none.
 
-    def poll(self, wait_s: float) -> list[Message]:
-        """Return the messages of that time."""
-        return _polled(self._consumer, wait_s)
-
-    def skip(self, message: Message) -> None:
-        """Go on behind a record that can't be unpacked."""
-        _skip(self._consumer, message)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._consumer.close()
-
-
-def _polled(consumer: Consumer, wait_s: float) -> list[Message]:
-    # consume() alone waits for its whole time unless it gets as many records as it asked for.
-    first = consumer.poll(wait_s)
-    return [] if first is None else [first, *consumer.consume(MESSAGES_MAX, 0.0)]
+        Raises:
+            BrokerError: the brokers refuse, or do not answer in time.
+        """
+        answers = self._answers
+        if not answers or not all(one.done() for one in answers.values()):
+            return None
+        self._answers = {}
+        if any(one.exception() is not None for one in answers.values()):
+            return self._asked_s, ends(self.admin, self.topic, [at.partition for at in answers])
+        return self._asked_s, {at.partition: one.result().offset for at, one in answers.items()}
 
 
-def _skip(consumer: Consumer, message: Message) -> None:
-    behind = TopicPartition(message.topic() or "", message.partition() or 0,
-                            (message.offset() or 0) + 1)  # fmt: skip
-    with suppress(KafkaException):  # revoked meanwhile
-        consumer.seek(behind)
-
-
-def records_among(
-    messages: Iterable[Message],
-    at_end: Callable[[int, int], None],
-    unreadable: Callable[[Message], None],
-) -> Iterable[Message]:
-    """Yield the records among a consumer's messages; two callbacks get the others.
+def ends(admin: AdminClient, topic: str, numbers: Iterable[int]) -> dict[int, int]:
+    """Return where partitions end, records of open transactions included.
 
     Raises:
-        BrokerError: an error that does not pass by itself.
+        BrokerError: the brokers refuse, or do not answer in time.
     """
-    for message in messages:
-        error = message.error()
-        if error is None:
-            yield message
-        elif error.code() == KafkaError._PARTITION_EOF:
-            at_end(message.partition() or 0, message.offset() or 0)
-        elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
-            unreadable(message)
-        elif error.code() != MAX_POLL_EXCEEDED:  # a rebalance follows
+    places = [(topic, number) for number in numbers]
+    found = listed_offsets(admin, places, LATEST, EVERY, ASK_S, retry_s=ASK_AGAIN_S)
+    return {number: end for (_, number), end in found.items()}
+
+
+def read_of(message: Message) -> Read | None:
+    """Return what a consumer's message says was read; None for an error that passes by itself.
+
+    Raises:
+        BrokerError: any other error.
+    """
+    error, record = message.error(), None
+    if error is None:
+        record = readable(message)
+    elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
+        record = UnreadableHeaders(message, error.str())
+    elif error.code() != KafkaError._PARTITION_EOF:
+        if error.code() != MAX_POLL_EXCEEDED:  # a rebalance follows
             require_passing(error, message.topic(), message.partition())
+        return None
+    return Read(message.topic() or "", message.partition() or 0, message.offset() or 0, record)

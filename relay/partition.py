@@ -15,7 +15,7 @@ from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_N
 from checkback.relay.memory import HalfMemory, HeldHalf
 from checkback.relay.reading import ParsedOp
 from checkback.sinks.records.sink_record import SinkRecord
-from checkback.sinks.records.source_record import SourceRecord
+from checkback.sinks.records.source_record import SourceRecord, content_bytes
 
 HIDDEN_S: Final = 1.0
 """How long an op waits for a stored half that an open transaction may hide."""
@@ -52,6 +52,12 @@ class RelayedOp(NamedTuple):
     final: SinkRecord | None = None
     why: str = ""
     key: bytes | None = None
+
+    @property
+    def bytes_written(self) -> int:
+        """About how large its records are."""
+        final = b"" if self.final is None else self.final.value or b""
+        return content_bytes(self.op.record) + len(final)
 
 
 class JobPosition(NamedTuple):
@@ -93,6 +99,8 @@ class RelayPartition:
     """Every op below this offset of the op partition was read."""
     half_end: int = 0
     half_end_asked_s: float = float("-inf")
+    rests: bool = False
+    """Whether no further ops are read for now."""
     _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
     _given_up: set[int] = field(default_factory=set)
     _hidden_to: int = 0

@@ -14,10 +14,9 @@ from checkback.protocol import properties as names
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER, named_offset
 from checkback.protocol.refusals import GROUP_BYTES_MAX, ID_BYTES_MAX, TOPIC_LENGTH_MAX
 from checkback.protocol.topics import TopicNames
-from checkback.relay.record_verifier import RecordVerifier
+from checkback.relay.record_verifier import RawHeaders, RecordVerifier
 from checkback.sinks.records.source_record import SourceRecord
 
-RawHeaders = Sequence[tuple[str, bytes | None]]
 Identity = tuple[bytes, bytes]
 """Producer group and transaction id."""
 _ODD: Final = ("\0", "\ufffd")
@@ -64,7 +63,8 @@ class RecordRules:
     def half(self, record: SourceRecord) -> Identity | None:
         """Return group and id of a half that is accepted, None for any other record."""
         headers = record.headers() or []
-        is_half, group, transaction_id, topic, _ = _protocol_values(headers, HALF_PROTOCOL_ORDER)
+        found, values = _protocol_values(headers, HALF_PROTOCOL_ORDER)
+        is_half, group, transaction_id, topic, _ = values
         body = record.value()
         if (
             is_half != b"true"
@@ -76,20 +76,19 @@ class RecordRules:
             or len(transaction_id) > ID_BYTES_MAX
             or (body is not None and not 0 < len(body) <= self.body_bytes_max)
             or self.topics.is_system(topic.decode("utf-8", "surrogateescape"))
-            or _has_odd_name(headers)
-            or any(name == names.TRANSACTION_CHECK_TIMES for name, _ in headers)
+            or _has_odd_name(found)
+            or names.TRANSACTION_CHECK_TIMES in found
         ):
             return None
-        if self.verifier is not None:
-            time_ms = record.timestamp()[1]
-            if not self.verifier.accepts_half(record.key(), body, headers, time_ms):
-                return None
+        if self.verifier is not None and not self.verifier.accepts_half(record, headers):
+            return None
         return group, transaction_id
 
     def op(self, record: SourceRecord, partition: int) -> ParsedOp:
         """Parse an op."""
         headers, value = record.headers() or [], record.value()
-        tag, state, group, transaction_id, from_check = _protocol_values(headers, OP_PROTOCOL_ORDER)
+        found, values = _protocol_values(headers, OP_PROTOCOL_ORDER)
+        tag, state, group, transaction_id, from_check = values
         named, verdict = named_offset(value), _STATES.get(state or b"")
         is_accepted = (
             tag == b"d"
@@ -97,22 +96,25 @@ class RecordRules:
             and verdict is not None
             and bool(group)
             and bool(transaction_id)
-            and not _has_odd_name(headers)
+            and not _has_odd_name(found)
         )
         if is_accepted and self.verifier is not None:
-            is_accepted = self.verifier.accepts_op(partition, record.key(), value, headers)
+            is_accepted = self.verifier.accepts_op(record, headers, partition)
         identity = group or b"", transaction_id or b""
         return ParsedOp(named, verdict, identity, from_check or b"", is_accepted)
 
 
-def _protocol_values(headers: RawHeaders, order: tuple[str, ...]) -> list[bytes | None]:
-    """Return the values of a record's protocol headers, in the protocol's order."""
-    begin = headers[: len(order)]
-    if tuple(name for name, _ in begin) == order:
-        return [value for _, value in begin]
+def _protocol_values(
+    headers: RawHeaders, order: tuple[str, ...]
+) -> tuple[Sequence[str], Sequence[bytes | None]]:
+    """Return the headers' names, and the values of the protocol's headers in its order."""
+    found, values = zip(*headers, strict=True) if headers else ((), ())
+    if found[: len(order)] == order:
+        return found, values[: len(order)]
     first = dict(reversed(headers))
-    return [first.get(name) for name in order]
+    return found, [first.get(name) for name in order]
 
 
-def _has_odd_name(headers: RawHeaders) -> bool:
-    return any(odd in name for name, _ in headers for odd in _ODD)
+def _has_odd_name(found: Sequence[str]) -> bool:
+    text = "".join(found)
+    return any(odd in text for odd in _ODD)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol import properties as names
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
-from checkback.protocol.signed_content import (
-    BORN_TIME_TOLERANCE_MS,
-    TIMESTAMP_BYTES_MAX,
-    signed_content,
-)
+from checkback.protocol.signed_content import TIMESTAMP_BYTES_MAX, is_in_time, signed_content
 from checkback.protocol.topics import TopicNames
 from checkback.security.access_control import AccessControl
-from checkback.security.accounts import Account, Permission, is_granted
+from checkback.security.accounts import Account, Permission
+from checkback.security.decision import AccessRequest, Need, ResourceKind
 from checkback.security.signing import sign
+from checkback.sinks.records.source_record import SourceRecord
 
 RawHeaders = Sequence[tuple[str, bytes | None]]
 _BORN: Final = re.compile(rb"0|[1-9][0-9]{0,%d}" % (TIMESTAMP_BYTES_MAX - 1))
@@ -34,102 +32,80 @@ class RecordVerifier:
 
     rules: AccessControl = field(repr=False)
     topics: TopicNames
-    _accounts: Mapping[bytes, Account] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        accounts = {
-            key.encode("utf-8", "replace"): account for key, account in self.rules.accounts.items()
-        }
-        object.__setattr__(self, "_accounts", accounts)
-
-    def accepts_half(
-        self, key: bytes | None, body: bytes | None, headers: RawHeaders, time_ms: int
-    ) -> bool:
+    def accepts_half(self, record: SourceRecord, headers: RawHeaders) -> bool:
         """Tell whether an account that may send the half has signed it, near the broker's time."""
-        found = self._signer(self.topics.half, None, key, body, headers, HALF_PROTOCOL_ORDER)
-        if found is None or abs(time_ms - found[1]) > BORN_TIME_TOLERANCE_MS:
+        said = _statement(headers, HALF_PROTOCOL_ORDER)
+        if said is None or not is_in_time(int(said[0]), record.timestamp()[1]):
             return False
-        account = found[0]
-        if account.is_admin:
-            return True
-        if _has_name_with(headers, names.RESUME_HEADER_PREFIX):
-            return False
-        if self._is_exempt(account, headers):
-            return True
-        topic, group = _text(headers[3][1]), _text(headers[1][1])
-        return _may_send_to(account, topic) and _may_act_for(account, group, Permission.PUB)
+        needs = _need(ResourceKind.TOPIC, headers[3]), _need(ResourceKind.GROUP, headers[1])
+        is_operator_s = _has_name_with(headers, names.RESUME_HEADER_PREFIX)
+        return self._is_allowed(said, (self.topics.half, None), record, headers, needs,
+                                needs_admin=is_operator_s)  # fmt: skip
 
-    def accepts_op(
-        self, partition: int, key: bytes | None, value: bytes | None, headers: RawHeaders
-    ) -> bool:
+    def accepts_op(self, record: SourceRecord, headers: RawHeaders, partition: int) -> bool:
         """Tell whether an account that may end transactions of the op's group has signed it."""
-        found = self._signer(self.topics.op, partition, key, value, headers, OP_PROTOCOL_ORDER)
-        if found is None:
+        said = _statement(headers, OP_PROTOCOL_ORDER)
+        if said is None:
             return False
-        account = found[0]
-        if account.is_admin:
-            return True
-        if _has_name_with(headers, names.MANUAL_OPERATOR):
-            return False
-        if self._is_exempt(account, headers):
-            return True
-        group = _text(headers[2][1])
-        if headers[4][1] == b"true" and not _may_act_for(account, group, Permission.SUB):
-            return False
-        return _may_act_for(account, group, Permission.PUB)
+        permissions = [Permission.PUB, *[Permission.SUB] * (headers[4][1] == b"true")]
+        needs = tuple(_need(ResourceKind.GROUP, headers[2], one) for one in permissions)
+        is_operator_s = _has_name_with(headers, names.MANUAL_OPERATOR)
+        return self._is_allowed(said, (self.topics.op, partition), record, headers, needs,
+                                needs_admin=is_operator_s)  # fmt: skip
 
-    def _signer(
+    def _is_allowed(
         self,
-        topic: str,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
+        said: Sequence[bytes],
+        place: tuple[str, int | None],
+        record: SourceRecord,
         headers: RawHeaders,
-        order: Sequence[str],
-    ) -> tuple[Account, int] | None:
-        """Return the account that signed a record, and when; None if the signature is wrong."""
-        first = len(order)
-        if len(headers) <= first or tuple(name for name, _ in headers[:first]) != tuple(order):
-            return None
-        name, statement = headers[-1]
-        parts = (statement or b"").split(b" ", 2)
-        if name != names.SIGNATURE or len(parts) < 3 or b"" in parts:
-            return None
-        born, access_key, signature = parts
-        account = self._accounts.get(access_key)
-        if account is None or _BORN.fullmatch(born) is None:
-            return None
-        signed = [*headers[:-1], (name, b"%s %s " % (born, access_key))]
-        for secret in account.secrets:
-            algorithm = secret.algorithm
-            content = signed_content(topic, partition, key, value, signed, algorithm.value)
-            right = sign(secret.value, content, algorithm).encode()
-            if hmac.compare_digest(right, signature):
-                return account, int(born)
-        return None
+        needs: tuple[Need, ...],
+        *,
+        needs_admin: bool,
+    ) -> bool:
+        born, access_key, signature = said
+        name, address = headers[-2]
+        stated = _text(address, "replace") if name == names.BORN_HOST else ""
+        signed = [*headers[:-1], (names.SIGNATURE, b"%s %s " % (born, access_key))]
 
-    def _is_exempt(self, account: Account, headers: RawHeaders) -> bool:
-        """Tell whether a white list has the address that the signature covers."""
-        name, value = headers[-2]
-        stated = (value or b"").decode("utf-8", "replace") if name == names.BORN_HOST else ""
-        lists = (*self.rules.global_white_addresses, account.white_addresses)
-        return any(addresses.match(stated) for addresses in lists)
+        def has_signed(account: Account) -> bool:
+            for secret in account.secrets:
+                algorithm = secret.algorithm
+                content = signed_content(
+                    *place, record.key(), record.value(), signed, algorithm.value
+                )
+                right = sign(secret.value, content, algorithm).encode()
+                if hmac.compare_digest(right, signature):
+                    return True
+            return False
+
+        request = AccessRequest(_text(access_key), stated, needs, needs_admin)
+        return self.rules.decide(request, has_signed).is_allowed
+
+
+def _statement(headers: RawHeaders, order: tuple[str, ...]) -> Sequence[bytes] | None:
+    """Return what Signature states: when, which account, the signature; None if it is not there."""
+    first = len(order)
+    if len(headers) <= first or tuple(name for name, _ in headers[:first]) != order:
+        return None
+    name, statement = headers[-1]
+    parts = (statement or b"").split(b" ", 2)
+    if name != names.SIGNATURE or len(parts) < 3 or b"" in parts:
+        return None
+    return parts if _BORN.fullmatch(parts[0]) is not None else None
+
+
+def _need(
+    kind: ResourceKind, header: tuple[str, bytes | None], permission: Permission = Permission.PUB
+) -> Need:
+    return Need(kind, _text(header[1]), permission)
 
 
 def _has_name_with(headers: RawHeaders, text: str) -> bool:
     return any(text in name for name, _ in headers[5:-1])
 
 
-def _text(value: bytes | None) -> str:
+def _text(value: bytes | None, errors: str = "surrogateescape") -> str:
     """Return a name as text; bytes that are no UTF-8 become a name that no rule has."""
-    return (value or b"").decode("utf-8", "surrogateescape")
-
-
-def _may_send_to(account: Account, topic: str) -> bool:
-    owned = account.topic_permissions.get(topic, account.default_topic_permission)
-    return is_granted(Permission.PUB, owned)
-
-
-def _may_act_for(account: Account, group: str, needed: Permission) -> bool:
-    owned = account.group_permissions.get(group, account.default_group_permission)
-    return is_granted(needed, owned)
+    return (value or b"").decode("utf-8", errors)

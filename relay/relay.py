@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.configuration import ORDER_BY_KEY, Settings
 from checkback.protocol.decided import (
@@ -25,11 +25,11 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import PrerequisiteError
 from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames, relay_group
-from checkback.relay.decided_log import DecidedLog
+from checkback.relay.decided_log import DecidedPartition, before
 from checkback.relay.finals import Finals
-from checkback.relay.inputs import HalfReader, OpReader, records_among
+from checkback.relay.inputs import AskedEnds, Inputs, Read, ends
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
-from checkback.relay.partition import JobPosition, ReadOp, RelayedOp, RelayPartition
+from checkback.relay.partition import NOT_YET, JobPosition, ReadOp, RelayedOp, RelayPartition
 from checkback.relay.reading import RecordRules
 from checkback.relay.turns import (
     PRODUCERS,
@@ -39,15 +39,8 @@ from checkback.relay.turns import (
     Turns,
 )
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
-from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.records.sink_record import NOW, SinkRecord
-from checkback.sinks.records.source_record import (
-    UnreadableHeaders,
-    content_bytes,
-    is_unreadable,
-    readable,
-    readable_op,
-)
+from checkback.sinks.records.source_record import is_unreadable, readable_op
 
 GROUP_OPS_MAX: Final = 1_000
 GROUP_BYTES_MAX: Final = 16_000_000
@@ -55,14 +48,13 @@ GROUP_BYTES_MAX: Final = 16_000_000
 MARK_S: Final = 1.0
 IDLE_S: Final = 0.1
 AWAITED_S: Final = 0.002
-"""How long one poll waits for a half that an op needs."""
-ASK_S: Final = 5.0
-ASK_AGAIN_S: Final = 20.0
-"""How long requests are repeated while brokers are down or elect leaders."""
+"""How long one poll waits while an op waits for its half."""
+ASK_AFTER_S: Final = 0.005
+"""How long an op waits for its half before the half partition's end is asked for."""
 CLOCK_SAMPLES: Final = 16
 FAILED_PAUSE_S: Final = 0.2
 OPS_WAITING_MAX: Final = 10_000
-"""With more waiting ops, reading pauses until fewer than half of this number wait."""
+"""With more waiting ops in its share, a partition's reading pauses until only half of them wait."""
 
 
 @dataclass(slots=True)
@@ -111,14 +103,15 @@ class Relay:
     partitions: dict[int, RelayPartition] = field(default_factory=dict)
     _names: TopicNames = field(init=False)
     _admin: AdminClient = field(init=False)
-    _ops: OpReader = field(init=False)
-    _halves: HalfReader = field(init=False)
-    _log: DecidedLog = field(init=False)
+    _inputs: Inputs = field(init=False)
+    _op_ends: AskedEnds = field(init=False)
+    _half_ends: AskedEnds = field(init=False)
     _turns: Turns = field(init=False)
     _finals: Finals = field(init=False)
     _time: BrokerTime = field(default_factory=BrokerTime)
     _rebalances: int = 0
-    _starting: dict[int, _Start] = field(default_factory=dict)
+    _starts: dict[int, _Start] = field(default_factory=dict)
+    _log: dict[int, DecidedPartition] = field(default_factory=dict)
     _failed: list[RelayedOp] = field(default_factory=list)
     _mark_s: float = 0.0
 
@@ -130,13 +123,12 @@ class Relay:
             f"{settings.application_id}-relay-{self.instance}-{turn}" for turn in range(PRODUCERS)
         ]
         self._admin = AdminClient(connection)
+        self._op_ends = AskedEnds(self._admin, names.op)
+        self._half_ends = AskedEnds(self._admin, names.half)
         self._turns = Turns(connection, ids, names.decided, bytes_max)
-        self._turns.open()
-        directory = TopicDirectory(AdminClient(connection), shortage_wait_s=0.0)
+        directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
         self._finals = Finals(names, directory, bytes_max)
-        self._halves = HalfReader(connection, names.half)
-        self._log = DecidedLog(connection, names.decided)
-        self._ops = OpReader(connection, relay_group(settings.application_id), names.op)
+        self._inputs = Inputs(connection, relay_group(settings.application_id), names.op)
 
     @property
     def _is_ordered(self) -> bool:
@@ -145,10 +137,10 @@ class Relay:
     @property
     def is_ready(self) -> bool:
         """Whether the relay serves its partitions; some may still wait for a start of the job."""
-        if self._ops.metadata is None or (self._ops.assigned and not self.partitions):
+        assigned = self._inputs.assigned
+        if self._inputs.metadata is None or (assigned and not self.partitions):
             return False
-        found = self._log.partitions
-        return all(number in found and found[number].is_read for number in self._starting)
+        return all(number in self._log and self._log[number].is_read for number in self._starts)
 
     @property
     def memory_bytes(self) -> int:
@@ -175,160 +167,175 @@ class Relay:
             FencedError: another relay has the same number.
             BrokerError: the brokers refuse, or do not answer in time.
         """
-        self._read()
-        if self._rebalances != self._ops.rebalances:
+        waits = self._failed or any(partition.ops for partition in self.partitions.values())
+        self._take(self._inputs.poll(AWAITED_S if waits else IDLE_S))
+        if self._rebalances != self._inputs.rebalances:
             self._begin_again()
-        if self._starting:
+        if self._starts:
             self._start()
-        self._ask_for_ends()
         now_s = time.monotonic()
+        self._learn_half_ends(now_s)
         group = self._group(now_s)
-        is_due = now_s >= self._mark_s
-        if group or (is_due and self.partitions):
+        is_due = self._marks_are_due(now_s)
+        if group or is_due:
             self._write(group, with_all_marks=is_due)
 
     def close(self) -> None:
         """Leave the group, and close all connections."""
         self._turns.close()
-        self._ops.close()
-        self._halves.close()
-        self._log.close()
+        self._inputs.close()
 
     # Reading
 
-    def _read(self) -> None:
-        waiting = sum(len(partition.ops) for partition in self.partitions.values())
-        if waiting > OPS_WAITING_MAX or waiting < OPS_WAITING_MAX // 2:
-            self._ops.rest(rests=waiting > OPS_WAITING_MAX)
-        self._take_ops(self._ops.poll(0.0 if waiting or self._failed else IDLE_S))
-        awaited = any(
-            partition.ops and partition.ops[0].parsed is not None
-            and (partition.ops[0].parsed.named or 0) >= partition.half_position
-            for partition in self.partitions.values()
-        )  # fmt: skip
-        self._take_halves(self._halves.poll(AWAITED_S if awaited else 0.0))
-        self._follow_job()
+    def _take(self, reads: Iterable[Read]) -> None:
+        """Take what was read, and pause partitions with many waiting ops."""
+        now_s = time.monotonic()
+        for read in reads:
+            found = self.partitions.get(read.partition)
+            if read.topic == self._names.decided:
+                self._take_decided(read, found)
+            elif found is not None:
+                take = self._take_half if read.topic == self._names.half else self._take_op
+                take(read, found, now_s)
+        share = OPS_WAITING_MAX // (len(self.partitions) or 1)
+        for number, partition in self.partitions.items():
+            waiting = len(partition.ops)
+            if waiting > share if not partition.rests else waiting < share // 2:
+                partition.rests = not partition.rests
+                self._inputs.rest(number, rests=partition.rests)
 
-    def _take_ops(self, messages: list[Message]) -> None:
-        for message in records_among(messages, self._ops_end, self._unreadable_op):
-            number = message.partition() or 0
-            record = readable_op(message, self.settings.max_message_bytes)
-            found = self.partitions.get(number)
-            if found is not None and (message.offset() or 0) >= found.next_op:
-                parsed = None if is_unreadable(record) else self.rules.op(record, number)
-                found.ops.append(
-                    ReadOp(number, message.offset() or 0, record, parsed, time.monotonic())
-                )
-
-    def _ops_end(self, number: int, offset: int) -> None:
-        found = self.partitions.get(number)
-        if found is not None:
+    def _take_op(self, read: Read, found: RelayPartition, now_s: float) -> None:
+        number, offset, record = read.partition, read.offset, read.record
+        if record is None:
             found.ops_read_to = max(found.ops_read_to, offset)
+        elif offset >= found.next_op:
+            op = readable_op(record, self.settings.max_message_bytes)
+            parsed = None if is_unreadable(op) else self.rules.op(op, number)
+            found.ops.append(ReadOp(number, offset, op, parsed, now_s))
 
-    def _unreadable_op(self, message: Message) -> None:
-        found = self.partitions.get(message.partition() or 0)
-        if found is not None and (message.offset() or 0) >= found.next_op:
-            record = UnreadableHeaders(message, "can't be unpacked")
-            op = ReadOp(found.number, message.offset() or 0, record, None, time.monotonic())
-            found.ops.append(op)
-        self._ops.skip(message)
-
-    def _take_halves(self, messages: list[Message]) -> None:
-        for message in records_among(messages, self._halves_end, self._halves.skip):
-            found = self.partitions.get(message.partition() or 0)
-            if found is None:
-                continue
-            record = readable(message)
+    def _take_half(self, read: Read, found: RelayPartition, now_s: float) -> None:
+        record = read.record
+        if record is None:
+            found.read_halves_to(read.offset)
+        else:
             identity = None if self.settings.reject_transactions else self.rules.half(record)
-            half = None if identity is None else HeldHalf(record, identity, time.monotonic())
-            found.read_half(message.offset() or 0, half)
+            half = None if identity is None else HeldHalf(record, identity, now_s)
+            found.read_half(read.offset, half)
 
-    def _halves_end(self, number: int, offset: int) -> None:
-        found = self.partitions.get(number)
-        if found is not None:
-            found.read_halves_to(offset)
-
-    def _follow_job(self) -> None:
-        self._log.poll()
-        for number, found in self.partitions.items() if self._is_ordered else ():
-            job = self._log.partitions[number].job
-            if job != found.job:
-                found.job_has_written(job)
+    def _take_decided(self, read: Read, found: RelayPartition | None) -> None:
+        log = self._log.get(read.partition)
+        if log is None:
+            return
+        log.take(read.offset, read.record)
+        if found is not None and self._is_ordered and found.job != log.job:
+            found.job_has_written(log.job)
 
     # A start of partitions (rules 6 and 9)
 
     def _begin_again(self) -> None:
-        self._rebalances = self._ops.rebalances
-        self.partitions.clear()
-        self._failed.clear()
-        self._starting = {number: _Start() for number in self._ops.assigned}
-        self._log.begin({})
+        self._rebalances = self._inputs.rebalances
+        for kept in (self.partitions, self._failed, self._log):
+            kept.clear()
+        self._starts = {number: _Start() for number in self._inputs.assigned}
 
     def _start(self) -> None:
         """Take the next step of the start: the position, then ends, then who takes the ops."""
-        fresh = [number for number, start in self._starting.items() if start.position is None]
-        if fresh:
-            positions = self._ops.positions()
-            if positions is None or self._rebalances != self._ops.rebalances:
+        is_first = not self._log
+        if is_first:
+            positions = self._inputs.positions()
+            if positions is None or self._rebalances != self._inputs.rebalances:
                 return
-            halves = self._ends(self._names.half, fresh)
-            decided = self._ends(self._names.decided, fresh)
-            for number in fresh:
-                self._starting[number] = _Start(positions.get(number, 0), halves[number])
-            self._log.begin(decided)
-            return
-        ready = False
-        for number, start in [*self._starting.items()]:
-            log = self._log.partitions[number]
-            if log.is_closed and log.is_read:
-                raise PrerequisiteError(
-                    f"The job takes the ops of partition {number} itself: its last start was "
-                    "without relay.",
-                    remedy="Start the job with relay = true, then the relay.",
-                    partition=number,
-                )
-            if log.taken is None or not log.is_read:
-                continue
-            del self._starting[number]
-            half_end = max(start.half_end, log.taken.halves_from)
-            self.partitions[number] = RelayPartition(
-                number,
-                log.taken,
-                max(start.position or 0, log.taken.ops_from, log.position_of_marks),
-                half_end,
-                HalfMemory(0),
-                self._is_ordered,
-                JobPosition(log.position, half_end),
-                log.job,
-            )
-            ready = True
-        if not self._starting and not self._is_ordered:
-            self._log.begin({})
-        if ready:
-            share = self.settings.relay_memory_bytes_max // len(self.partitions)
-            for partition in self.partitions.values():
-                partition.memory.bytes_max = share
-            self._ops.read({at: partition.next_op for at, partition in self.partitions.items()})
-            self._halves.read(
-                {at: partition.half_position for at, partition in self.partitions.items()}
-            )
+            halves = self._ends(self._names.half, self._starts)
+            decided = self._ends(self._names.decided, self._starts)
+            self._starts = {
+                number: _Start(positions.get(number, 0), halves[number]) for number in self._starts
+            }
+            self._log = {number: before(end) for number, end in decided.items()}
+        read = [number for number in self._starts if self._log[number].is_read]
+        if any([is_first, *map(self._go_on, read)]):
+            self._read_on()
 
-    def _ends(self, topic: str, numbers: Sequence[int]) -> dict[int, int]:
-        """Return the high watermarks of partitions: records of open transactions count."""
-        latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
-        places = [(topic, number) for number in numbers]
-        found = listed_offsets(self._admin, places, latest, every, ASK_S, retry_s=ASK_AGAIN_S)
-        return {number: end for (_, number), end in found.items()}
+    def _go_on(self, number: int) -> bool:
+        """Serve a partition that relays take, or begin earlier where no record says who takes it.
+
+        Returns:
+            Whether something else is to be read than before.
+        """
+        log = self._log[number]
+        if log.is_closed:
+            raise PrerequisiteError(
+                f"The job takes the ops of partition {number} itself: its last start was "
+                "without relay.",
+                remedy="Start the job with relay = true, then the relay.",
+                partition=number,
+            )
+        if log.taken is None:
+            self._log[number] = before(log.end, log.end) if log.begin > 0 else log
+            return log.begin > 0
+        start = self._starts.pop(number)
+        half_end = max(start.half_end, log.taken.halves_from)
+        self.partitions[number] = RelayPartition(
+            number,
+            log.taken,
+            max(start.position, log.taken.ops_from, log.position_of_marks),
+            half_end,
+            HalfMemory(0),
+            self._is_ordered,
+            JobPosition(log.position, half_end),
+            log.job,
+        )
+        share = self.settings.relay_memory_bytes_max // len(self.partitions)
+        for partition in self.partitions.values():
+            partition.memory.bytes_max = share
+        return True
+
+    def _read_on(self) -> None:
+        """Read what is served, and the decided topic where it is needed."""
+        names = self._names
+        places = [
+            TopicPartition(names.decided, number, log.position)
+            for number, log in self._log.items()
+            if self._is_ordered or number in self._starts
+        ]
+        for number, one in self.partitions.items():
+            one.rests = False
+            places.append(TopicPartition(names.op, number, one.next_op))
+            places.append(TopicPartition(names.half, number, one.half_position))
+        self._inputs.read(places)
+
+    def _ends(self, topic: str, numbers: Iterable[int]) -> dict[int, int]:
+        return ends(self._admin, topic, numbers)
 
     # Deciding
 
-    def _ask_for_ends(self) -> None:
+    def _learn_half_ends(self, now_s: float) -> None:
         """Ask where half partitions end, for ops that name a half which was not read (rule 5)."""
-        unknown = [number for number, partition in self.partitions.items() if partition.needs_end()]
-        if unknown:
-            asked_s = time.monotonic()
-            for number, end in self._ends(self._names.half, unknown).items():
+        self._half_ends.ask(
+            number
+            for number, partition in self.partitions.items()
+            if partition.needs_end() and now_s - partition.ops[0].read_s >= ASK_AFTER_S
+        )
+        asked_s, found = self._half_ends.answer() or (0.0, {})
+        for number, end in found.items():
+            if number in self.partitions:
                 self.partitions[number].learn_half_end(end, asked_s)
+
+    def _marks_are_due(self, now_s: float) -> bool:
+        """Ask where op partitions end when a mark is due; it is written when the answer is there.
+
+        The mark then has the time until which all ops were read.
+        """
+        if now_s >= self._mark_s and self.partitions:
+            self._mark_s = now_s + MARK_S
+            self._op_ends.ask(self.partitions)
+        answer = self._op_ends.answer()
+        if answer is None:
+            return False
+        asked_s, found = answer
+        for number, partition in self.partitions.items():
+            if partition.position >= found.get(number, NOT_YET):
+                partition.read_until_ms = max(partition.read_until_ms, self._time.at(asked_s))
+        return bool(self.partitions)
 
     def _group(self, now_s: float) -> list[RelayedOp]:
         """Return what becomes of the ops that can be decided now."""
@@ -337,34 +344,29 @@ class Relay:
         self._finals.refresh()
         made: list[RelayedOp] = []
         share = len(self.partitions) or 1
-        ops_max, bytes_max = GROUP_OPS_MAX // share, GROUP_BYTES_MAX // share
+        ops_max, bytes_max = max(1, GROUP_OPS_MAX // share), GROUP_BYTES_MAX // share
         for partition in self.partitions.values():
             partition.memory.drop_older(now_s - HELD_S)
-            made += self._of_partition(partition, now_s, ops_max, bytes_max)
-        return made
-
-    def _of_partition(
-        self, partition: RelayPartition, now_s: float, ops_max: int, bytes_max: int
-    ) -> list[RelayedOp]:
-        made: list[RelayedOp] = []
-        size = 0
-        while len(made) < max(1, ops_max) and size < bytes_max:
-            verdict = partition.take_op(now_s, self._finals.make)
-            if verdict is None:
-                break
-            made.append(verdict)
-            size += content_bytes(verdict.op.record)
-            size += len(verdict.final.value or b"") if verdict.final is not None else 0
+            size = 0
+            for _ in range(ops_max):
+                verdict = partition.take_op(now_s, self._finals.make)
+                if verdict is None:
+                    break
+                made.append(verdict)
+                size += verdict.bytes_written
+                if size >= bytes_max:
+                    break
         return made
 
     # Writing
 
     def _write(self, group: list[RelayedOp], *, with_all_marks: bool) -> None:
         touched = {verdict.op.partition for verdict in group}
-        if with_all_marks:
-            self._learn_what_was_read()
-            touched.update(self.partitions)
-        marked = [self.partitions[number] for number in sorted(touched)]
+        marked = [
+            partition
+            for number, partition in sorted(self.partitions.items())
+            if with_all_marks or number in touched
+        ]
         marks = {partition.number: _mark(self._names, partition) for partition in marked}
         positions = [
             TopicPartition(self._names.op, partition.number, partition.position)
@@ -372,17 +374,14 @@ class Relay:
         ]
         records = [*chain.from_iterable(_records(self._names, verdict) for verdict in group)]
         try:
-            stored = self._turns.write(records, marks, positions, self._ops.metadata)
+            stored = self._turns.write(records, marks, positions, self._inputs.metadata)
         except GroupFailedError as failure:
             self._pass_again(group, failure)
-            return
         except PartitionsLostError:
             self._lose_all()
-            return
-        self._failed = []
-        self._committed(group, stored)
-        if with_all_marks:
-            self._mark_s = time.monotonic() + MARK_S
+        else:
+            self._failed = []
+            self._committed(group, stored)
 
     def _committed(self, group: list[RelayedOp], stored: dict[int, StoredMark]) -> None:
         now_s = time.monotonic()
@@ -400,27 +399,24 @@ class Relay:
         self._failed = [
             self.partitions[verdict.op.partition].pass_again(verdict) for verdict in group
         ]
-        self._take_ops(self._ops.poll(FAILED_PAUSE_S if not failure.topics else 0.0))
+        if not failure.topics:
+            self._take(self._inputs.poll(FAILED_PAUSE_S))
 
     def _lose_all(self) -> None:
         """Forget all partitions: another relay has them, and a rebalance follows."""
         self.partitions.clear()
         self._failed = []
 
-    def _learn_what_was_read(self) -> None:
-        """Note the time until which all ops were read, where a partition was read to its end."""
-        asked_s = time.monotonic()
-        ends = self._ends(self._names.op, [*self.partitions])
-        for number, partition in self.partitions.items():
-            if partition.position >= ends[number]:
-                partition.read_until_ms = max(partition.read_until_ms, self._time.at(asked_s))
 
+class _Start(NamedTuple):
+    """Where a partition's reading starts.
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """How far the start of a partition has come."""
+    Args:
+        position: the group's in the op partition.
+        half_end: the end of the half partition, asked for after that.
+    """
 
-    position: int | None = None
+    position: int = 0
     half_end: int = 0
 
 

@@ -15,14 +15,16 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from checkback.protocol.errors import BrokerError, FencedError
-from checkback.sinks.kafka.transaction.errors import FENCED_CODES, PURGED_CODES, cause_of
+from checkback.sinks.kafka.transaction.errors import FENCED_CODES, Rejection, cause_of
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.kafka.transaction.producer import (
+    FLUSH_SLICE_S,
     HANGING_AFTER_S,
-    RETRY_BACKOFF_MS,
     SLOW_COMMIT_S,
     HangingCallError,
     call_within,
+    note_rejection,
+    transactional_settings,
 )
 from checkback.sinks.records.sink_record import SinkRecord, sent_headers
 
@@ -56,6 +58,11 @@ class GroupFailedError(Exception):
         self.topics = topics
 
 
+FAILURES: Final = (
+    GroupFailedError, HangingCallError, KafkaException, SystemError, TypeError, ValueError,
+)  # fmt: skip
+
+
 class PartitionsLostError(Exception):
     """The group's coordinator refused the position: the partitions have another owner."""
 
@@ -71,31 +78,29 @@ class StoredMark(NamedTuple):
 class Turns:
     """Writes groups, each in one Kafka transaction.
 
+    Making it initialises all producers: this aborts open transactions of a relay with the same
+    number.
+
     Args:
         connection: librdkafka settings that reach the brokers, secrets included.
         transactional_ids: one for each producer.
         topic: any existing topic.
         message_bytes_max: the largest record that any of Checkback's topics takes.
+
+    Raises:
+        BrokerError: the brokers refuse, or do not answer.
     """
 
     connection: Mapping[str, Any]
     transactional_ids: Sequence[str]
     topic: str
     message_bytes_max: int
-    _producers: list[_TurnProducer | None] = field(init=False)
+    _producers: dict[str, _TurnProducer] = field(default_factory=dict)
     _turn: int = 0
 
     def __post_init__(self) -> None:
-        self._producers = [None] * len(self.transactional_ids)
-
-    def open(self) -> None:
-        """Initialise all producers: this aborts open transactions of a relay with the same number.
-
-        Raises:
-            BrokerError: the brokers refuse, or do not answer.
-        """
-        for turn in range(len(self._producers)):
-            self._ready(turn)
+        for transactional_id in self.transactional_ids:
+            self._producers[transactional_id] = self._initialised(transactional_id)
 
     def write(
         self,
@@ -121,45 +126,40 @@ class Turns:
             FencedError: another relay has the same number.
             BrokerError: no producer can be initialised.
         """
-        turn = self._turn
-        self._turn = (turn + 1) % len(self._producers)
-        producer = self._ready(turn)
+        turn = self.transactional_ids[self._turn]
+        self._turn = (self._turn + 1) % len(self.transactional_ids)
+        producer = self._producers.pop(turn, None) or self._initialised(turn)
         begun_s = time.monotonic()
         try:
             stored = producer.write(records, marks, positions, group)
-        except (KafkaException, SystemError, HangingCallError, ValueError, TypeError) as error:
-            self._producers[turn] = None
-            producer.give_up(is_hanging=isinstance(error, HangingCallError))
+        except FAILURES as error:
+            if not isinstance(error, HangingCallError):
+                producer.give_up()
             raise _failure(error, producer, time.monotonic() - begun_s) from error
         if producer.is_spent:
-            self._producers[turn] = None
             producer.give_up()
+        else:
+            self._producers[turn] = producer
         return stored
 
     def close(self) -> None:
         """Close all connections."""
-        for producer in self._producers:
-            if producer is not None:
-                producer.give_up()
-        self._producers = [None] * len(self.transactional_ids)
+        for producer in self._producers.values():
+            producer.give_up()
+        self._producers.clear()
 
-    def _ready(self, turn: int) -> _TurnProducer:
-        found = self._producers[turn]
-        if found is None:
-            made = _TurnProducer(self.connection, self.transactional_ids[turn],
-                                self.message_bytes_max)  # fmt: skip
-            try:
-                initialise(made.producer, self.topic, INIT_S)
-            except KafkaException as error:
-                cause = cause_of(error)
-                raise BrokerError(
-                    f"The producer {self.transactional_ids[turn]} can't be initialised: "
-                    f"{cause.str()}.",
-                    remedy="Check the brokers, and the relay's rights on its transactional ids.",
-                    code=cause.name(),
-                ) from error
-            self._producers[turn] = found = made
-        return found
+    def _initialised(self, transactional_id: str) -> _TurnProducer:
+        made = _TurnProducer(self.connection, transactional_id, self.message_bytes_max)
+        try:
+            initialise(made.producer, self.topic, INIT_S)
+        except KafkaException as error:
+            cause = cause_of(error)
+            raise BrokerError(
+                f"The producer {transactional_id} can't be initialised: {cause.str()}.",
+                remedy="Check the brokers, and the relay's rights on its transactional ids.",
+                code=cause.name(),
+            ) from error
+        return made
 
 
 class _TurnProducer:
@@ -175,28 +175,17 @@ class _TurnProducer:
         self, connection: Mapping[str, Any], transactional_id: str, bytes_max: int
     ) -> None:
         self.is_spent = False
-        self.rejections: list[tuple[str, str]] = []
-        self._connection_errors: list[str] = []
-        self.producer = Producer(
-            {
-                "linger.ms": 50,  # each group ends in a flush, which waits for no linger
-                "queue.buffering.max.kbytes": 65_536,
-                "message.max.bytes": bytes_max,
-                # As in the sink: a key keeps its partition.
-                "partitioner": "murmur2_random",
-                "topic.metadata.propagation.max.ms": 2_000,
-                "topic.metadata.refresh.interval.ms": 30_000,
-                "allow.auto.create.topics": False,
-                **connection,
-                "retry.backoff.ms": RETRY_BACKOFF_MS,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                # No bound methods: they would keep the producer alive until a garbage
-                # collection.
-                "on_delivery": partial(_rejected, self.rejections),
-                "error_cb": partial(_note_error, self._connection_errors),
-            }
+        self.rejections: list[Rejection] = []
+        self._connection_errors: list[KafkaError] = []
+        settings = transactional_settings(
+            connection, transactional_id, TRANSACTION_TIMEOUT_MS, bytes_max, self.rejections
         )
+        own = {
+            # Records leave while the position is sent; the first waits for its partition anyway.
+            "linger.ms": 0,
+            "error_cb": self._connection_errors.append,
+        }
+        self.producer = Producer({**settings, **own})
 
     def write(
         self,
@@ -219,18 +208,25 @@ class _TurnProducer:
             lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
             CALL_S + HANGING_AFTER_S,
         )
-        if producer.flush(CALL_S):  # also waits for the marks' reports
-            raise HangingCallError("the brokers did not take the records in time")
+        self._flush()
         sent_s = time.monotonic()
         producer.commit_transaction(CALL_S)
         took_s = time.monotonic() - sent_s
         self.is_spent = took_s > SLOW_COMMIT_S or bool(self._connection_errors)
         return stored
 
-    def give_up(self, *, is_hanging: bool = False) -> None:
+    def _flush(self) -> None:
+        """Wait for the reports of all records, as the sink does: in slices."""
+        until_s = time.monotonic() + CALL_S
+        while self.producer.flush(FLUSH_SLICE_S):
+            if self.rejections:
+                raise GroupFailedError(self.rejections[0].text)
+            if time.monotonic() > until_s:
+                raise HangingCallError("the brokers did not take the records in time")
+
+    def give_up(self) -> None:
         """Drop queued records; the next init of the transactional id aborts the transaction."""
-        if not is_hanging:
-            self.producer.purge()
+        self.producer.purge()
 
     def _send(self, record: SinkRecord, on_delivery: Any) -> None:
         while True:
@@ -252,7 +248,7 @@ class _TurnProducer:
 
 def _failure(error: BaseException, producer: _TurnProducer, open_s: float) -> Exception:
     """Return what the failure of a transaction means for its group."""
-    rejected = frozenset(topic for topic, _ in producer.rejections)
+    rejected = frozenset(one.topic for one in producer.rejections)
     if not isinstance(error, (KafkaException, SystemError)):
         return GroupFailedError(str(error) or type(error).__name__, rejected)
     cause = cause_of(error)
@@ -266,23 +262,13 @@ def _failure(error: BaseException, producer: _TurnProducer, open_s: float) -> Ex
     return GroupFailedError(cause.str(), rejected)
 
 
-def _rejected(noted: list[tuple[str, str]], error: KafkaError | None, message: Message) -> None:
-    if error is not None and error.code() not in PURGED_CODES:
-        noted.append((message.topic() or "", error.str()))
-
-
 def _stored(
     stored: dict[int, StoredMark],
-    noted: list[tuple[str, str]],
+    noted: list[Rejection],
     number: int,
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    if error is not None:
-        _rejected(noted, error, message)
-    else:
+    note_rejection(noted, None, error, message)
+    if error is None:
         stored[number] = StoredMark(message.offset() or 0, message.timestamp()[1])
-
-
-def _note_error(noted: list[str], error: KafkaError) -> None:
-    noted.append(error.str())

@@ -59,7 +59,7 @@ def test_a_relay_waits_for_the_job_s_start_and_ends_where_the_job_took_the_ops_b
     stage: RelayStage,
 ) -> None:
     relay = stage.relay()
-    stage.step_until(lambda: relay._log.partitions)
+    stage.step_until(lambda: relay._log)
     stage.commit("before")
     for _ in range(10):
         relay.step()
@@ -142,8 +142,8 @@ def test_ops_that_unpack_to_more_than_a_topic_takes_hold_nobody_up(stage: RelayS
 def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) -> None:
     stage.take_all()
     relay = stage.ready_relay()
-    metadata = relay._ops.metadata
-    relay._ops.close()
+    metadata = relay._inputs.metadata
+    relay._inputs.close()
     stage.relays.clear()
     successor = stage.ready_relay(1)
     final = SinkRecord(stage.real, 0, None, b"of a zombie", [], 0)
@@ -187,7 +187,7 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
 
 def written(stage: RelayStage, relay: Relay) -> None:
     """Say, as the job does, that everything so far is read and written."""
-    log, one = relay._log.partitions[0], relay.partitions[0]
+    log, one = relay._log[0], relay.partitions[0]
     decided = relay._ends(stage.names.decided, [0])[0]
     stage.step_until(lambda: log.position >= decided)
     end = stage.note(0, WrittenUntil(log.position, one.half_position))

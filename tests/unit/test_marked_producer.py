@@ -46,7 +46,7 @@ def report(error: KafkaError | None, topic: str | None = "orders", at: int | Non
     """What is noted of a record whose report says this."""
     noted: list[Rejection] = []
     message: Any = SimpleNamespace(topic=lambda: topic, partition=lambda: at)
-    transaction._delivered(noted, RECORD, error, message)
+    transaction.note_rejection(noted, RECORD, error, message)
     return noted
 
 

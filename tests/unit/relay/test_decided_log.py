@@ -51,8 +51,12 @@ def op(at: int) -> Message:
 def read(*messages: Message, end: int = 100) -> DecidedPartition:
     found = DecidedPartition(0, end, 0)
     for message in messages:
-        found.take(message)  # type: ignore[arg-type]
+        take(found, message)
     return found
+
+
+def take(found: DecidedPartition, message: Message) -> None:
+    found.take(message.at, message)  # type: ignore[arg-type]
 
 
 def test_the_last_word_says_who_takes_the_ops_and_a_mark_repeats_it() -> None:
@@ -70,16 +74,16 @@ def test_what_follows_the_written_records_counts_as_written_while_it_is_no_op() 
     found = read(op(0), op(1), note(3, WrittenUntil(3, 9)), note(4, RelayMark(0, 0, 0, 0, 0)))
     found.read_to(6)
     assert found.job == JobPosition(6, 9)
-    found.take(op(6))  # type: ignore[arg-type]
+    take(found, op(6))
     found.read_to(9)
     assert found.job == JobPosition(6, 9)
-    found.take(note(9, WrittenUntil(5, 9)))  # type: ignore[arg-type]
+    take(found, note(9, WrittenUntil(5, 9)))
     assert found.job.decided == 5
 
 
 def test_what_stands_before_the_first_record_that_was_read_may_be_an_op() -> None:
     found = DecidedPartition(50, 100, 50)
-    found.take(note(50, WrittenUntil(49, 9)))  # type: ignore[arg-type]
+    take(found, note(50, WrittenUntil(49, 9)))
     assert found.job == JobPosition(49, 9)
-    found.take(note(51, WrittenUntil(50, 9)))  # type: ignore[arg-type]
+    take(found, note(51, WrittenUntil(50, 9)))
     assert found.job == JobPosition(52, 9)

@@ -1,15 +1,19 @@
-"""What a relay's consumers give is sorted out: records, ends of partitions, what can't be read."""
+"""What a relay's consumer gives is sorted out, and ends are asked for without waiting."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from checkback.protocol.errors import BrokerError
-from checkback.relay.inputs import records_among
+from checkback.relay.inputs import AskedEnds, Read, read_of
+from checkback.sinks.records.source_record import UnreadableHeaders
 
 
 @dataclass
@@ -29,21 +33,63 @@ class Message:
     def offset(self) -> int:
         return self.at
 
+    def headers(self) -> list[object]:
+        return []
 
-def test_records_ends_and_what_can_t_be_unpacked_go_their_ways() -> None:
-    given = [
-        Message(0), Message(1, KafkaError._BAD_COMPRESSION), Message(-1, KafkaError._TRANSPORT),
-        Message(-1, KafkaError._MAX_POLL_EXCEEDED), Message(2, KafkaError._PARTITION_EOF),
-    ]  # fmt: skip
-    ends: list[tuple[int, int]] = []
-    unreadable: list[object] = []
-    found: list[Any] = [*records_among(given, lambda *end: ends.append(end), unreadable.append)]  # type: ignore[arg-type]
 
-    assert (found, ends, unreadable) == ([given[0]], [(3, 2)], [given[1]])
+def test_messages_are_records_ends_or_what_can_t_be_unpacked() -> None:
+    record: Any = Message(0)
+    assert read_of(record) == Read("t", 3, 0, record)
+    assert read_of(Message(2, KafkaError._PARTITION_EOF)) == Read("t", 3, 2, None)  # type: ignore[arg-type]
+    packed = read_of(Message(1, KafkaError._BAD_COMPRESSION))  # type: ignore[arg-type]
+    assert packed is not None
+    assert (packed.offset, isinstance(packed.record, UnreadableHeaders)) == (1, True)
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED])
+def test_an_error_that_passes_is_no_record(code: int) -> None:
+    assert read_of(Message(-1, code)) is None  # type: ignore[arg-type]
 
 
 def test_an_error_that_does_not_pass_is_raised() -> None:
-    given = [Message(-1, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    message: Any = Message(-1, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
     with pytest.raises(BrokerError, match="t-3"):
-        [*records_among(given, print, print)]  # type: ignore[arg-type]
+        read_of(message)
+
+
+@dataclass
+class Admin:
+    """Answers when the test says so."""
+
+    asked: list[list[int]] = field(default_factory=list)
+    answers: dict[TopicPartition, Future[Any]] = field(default_factory=dict)
+
+    def list_offsets(self, asked: dict[TopicPartition, object], **_: object) -> Any:
+        self.asked.append([at.partition for at in asked])
+        self.answers = {at: Future() for at in asked}
+        return self.answers
+
+    def answer(self, offset: int) -> None:
+        for one in self.answers.values():
+            one.set_result(SimpleNamespace(offset=offset, leader_epoch=None))
+
+
+def test_ends_are_asked_for_without_waiting_and_an_answer_counts_from_its_question() -> None:
+    admin = Admin()
+    ends = AskedEnds(admin, "t")  # type: ignore[arg-type]
+    ends.ask([])
+    assert ends.answer() is None
+    before_s = time.monotonic()
+    ends.ask([0, 1])
+    after_s = time.monotonic()
+    ends.ask([2])
+    assert (admin.asked, ends.answer()) == ([[0, 1]], None)
+    admin.answer(7)
+    answer = ends.answer()
+    assert answer is not None
+    assert before_s <= answer[0] <= after_s
+    assert answer[1] == {0: 7, 1: 7}
+    assert ends.answer() is None
+    ends.ask([2])
+    assert admin.asked[1:] == [[2]]
