@@ -85,7 +85,7 @@ def broker(
 ) -> Iterator[Broker | BrokerRecord | Cluster]:
     """The run's broker, or its cluster; each test uses topic names of its own (`unique`)."""
     shared = getattr(request.config, "workerinput", {}).get("broker")
-    count = request.config.getoption("--brokers")
+    count: Any = request.config.getoption("--brokers")
     if shared is not None:
         yield BrokerRecord(*shared)
     elif count == 1:

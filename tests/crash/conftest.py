@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.crash.run import BROKER_PROPERTIES
@@ -16,7 +17,7 @@ def mortal_broker(
 ) -> Iterator[EmbeddedBroker]:
     """A broker, or the first of a cluster: clients learn from it where the others are."""
     folder = tmp_path_factory.mktemp("mortal-broker")
-    count = request.config.getoption("--brokers")
+    count: Any = request.config.getoption("--brokers")
     if count > 1:
         with EmbeddedCluster(folder, count, BROKER_PROPERTIES) as cluster:
             yield cluster.broker(1)

@@ -85,7 +85,7 @@ def abort(servers: str, topic: str) -> None:
 def share_committed(servers: str, group: str) -> None:
     settings = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
     with admin_client(servers, {}) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, group, settings)])
+        admin.alter_configs([ConfigResource(ConfigResourceType["GROUP"], group, settings)])
 
 
 def lines(finals: Mapping[str, Found]) -> Iterator[str]:

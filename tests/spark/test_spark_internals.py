@@ -125,7 +125,8 @@ def test_a_jar_is_sent_to_executors(spark: SparkSession, tmp_path: Path) -> None
 
     internals.add_jar(spark, jar)
 
-    assert jar.name in str(spark.sparkContext._jsc.sc().listJars())
+    context = internals.jvm_of(spark).org.apache.spark.SparkContext.getOrCreate()
+    assert jar.name in str(context.listJars())
 
 
 def test_the_log_of_micro_batches_has_a_level(spark: SparkSession) -> None:
