@@ -108,13 +108,18 @@ def quiet_values(query: Query, duration_s: float) -> dict[str, float]:
     }
 
 
-def cores_while(query: MonitoredProcess, run: Callable[[], object]) -> float:
-    """Return how many cores the job's own processes take while something runs."""
+def cores_while(
+    query: MonitoredProcess, run: Callable[[], object], *others: MonitoredProcess
+) -> float:
+    """Return how many cores the own processes of a job, and of others, take while something runs.
+
+    The broker's are left out.
+    """
     from_ms = time.time() * 1_000
     run()
     to_ms = time.time() * 1_000
-    taken = query.watch.cpu_s_between(from_ms, to_ms)
-    own_s = sum(cpu_s for kind, cpu_s in taken.items() if kind != "broker")
+    taken = [one.watch.cpu_s_between(from_ms, to_ms) for one in (query, *others)]
+    own_s = sum(cpu_s for one in taken for kind, cpu_s in one.items() if kind != "broker")
     return own_s / ((to_ms - from_ms) / 1_000)
 
 

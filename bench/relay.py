@@ -1,7 +1,9 @@
-"""``python -m bench relay``: from commit to visible message with a relay, at steady rates.
+"""``python -m bench relay``: from commit to visible message with a relay and with the job alone.
 
-The relay runs without a job: the run writes what the job's start would write, and keeps no order
-of keys, for which a relay needs the job's answers. So the figures are the relay's own.
+In four parts: the relay without a job at steady rates, so that the figures are its own (the run
+writes what the job's start would write, and keeps no order of keys); the job alone at the same
+rates; job and relay together, idle, at a relay's start and at a low rate; a backlog without and
+with a relay.
 """
 
 from __future__ import annotations
@@ -9,27 +11,38 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from confluent_kafka import Producer
 
-from bench.latency import cores_while
-from bench.result import Measure
+from bench.latency import SETTLE_S, cores_while
+from bench.result import BOUNDS, Measure
 from bench.runs.batches import MeasuredBatch
 from bench.runs.probe import Visibility, visibility
-from bench.runs.query import START_TIMEOUT_S, MonitoredProcess
+from bench.runs.query import ROWS_TIMEOUT_S, START_TIMEOUT_S, MonitoredProcess, Query
+from bench.runs.workload import commits_among
 from bench.setting import Bench, Option, say
 from checkback.deploy.settings import write_settings
 from checkback.protocol.decided import Taken, note_headers, note_value
+from checkback.protocol.errors import OperationalError
 from checkback.sinks.records.sink_record import sent_headers
 
 RATES: Final = (100.0, 1_000.0, 2_000.0)
+MIXED_RATE: Final = 150.0
 WARM_UP_S: Final = 5.0
+AT_ONCE_MS: Final = 200.0
+"""The relay made visible what is so soon after its op: a batch of the job takes longer."""
 OPTIONS: Final = (
     Option("body_bytes", 1_024, None, "Message size."),
     Option("seconds", 30.0, 3.0, "Duration of a repetition at one rate."),
+    Option("warm_up_seconds", 60.0, 3.0, "Warm-up of a job before it is measured."),
+    Option("transactions", 300_000, 2_000, "Transactions of the backlog."),
     Option("runs", 3, 1, "Repetitions."),
 )
 
@@ -49,17 +62,40 @@ class RelayRun(MonitoredProcess):
         """Return none: a relay has no batches."""
         return []
 
+    def wait_for_start(self) -> None:
+        """Wait until the relay serves its partitions."""
+        self.wait_until(
+            lambda: any(notice.event == "started" for _, notice in self.notices), START_TIMEOUT_S
+        )
+
 
 class RelayBench(Bench):
     """The repetitions of one call."""
 
-    __slots__ = ()
+    __slots__ = ("_values",)
 
     def measure(self) -> list[Measure]:
         """Do all runs; return the measures."""
-        settings = replace(self.stage.settings, relay=True, order="none")
-        self.stage = replace(self.stage, settings=settings)
-        trial = self.stage.trial("relay").create()
+        self._values: dict[str, list[float]] = {}
+        self._relay_alone()
+        self._job_alone()
+        self._together()
+        for number in range(self.options.runs):
+            without, with_relay = (self._backlog(number, relay=on) for on in (False, True))
+            self._note("relay_backlog_to_job", with_relay / without)
+        pairs = zip(self._values["job_p50_at_1000"], self._values["relay_p50_at_1000"], strict=True)
+        self._values["job_to_relay_p50"] = [job / relay for job, relay in pairs]
+        size = int(sum(RATES) * self.options.seconds * self.options.runs)
+        return [
+            Measure(name, found, size) for name, found in self._values.items() if name in BOUNDS
+        ]
+
+    def _note(self, name: str, value: float) -> None:
+        self._values.setdefault(name, []).append(value)
+        say(f"{name}: {value:,.3f}")
+
+    def _relay_alone(self) -> None:
+        trial = self.stage.trial("relay", relay=True, order="none").create()
         producer = Producer({**trial.stage.connection})
         for partition in range(trial.settings.half_partitions):
             note = Taken(0, 0)
@@ -68,47 +104,102 @@ class RelayBench(Bench):
                 headers=sent_headers(note_headers(note)),
             )  # fmt: skip
         producer.flush(30)
-        values: dict[str, list[float]] = {}
         with RelayRun(trial, "relay") as run:
-            run.wait_until(lambda: has_started(run), START_TIMEOUT_S)
+            run.wait_for_start()
             visibility(run, RATES[1], WARM_UP_S, has_rollbacks=False, linger_ms=0)
-            for number in range(self.options.runs):
-                for name, value in self._repetition(run, number).items():
-                    values.setdefault(name, []).append(value)
+            for _ in range(self.options.runs):
+                idle = cores_while(run, partial(run.run_for, self.options.seconds / 2))
+                self._note("relay_idle_cores", idle)
+                for rate in RATES:
+                    self._at_rate(run, "relay", rate)
             run.stop()
         trial.delete()
-        size = int(sum(RATES) * self.options.seconds * self.options.runs)
-        return [Measure(name, found, size) for name, found in values.items()]
 
-    def _repetition(self, run: RelayRun, number: int) -> dict[str, float]:
-        found = {
-            "relay_idle_cores": cores_while(run, lambda: run.run_for(self.options.seconds / 2))
-        }
-        for rate in RATES:
-            seen: list[Visibility] = []
+    def _at_rate(self, run: MonitoredProcess, kind: str, rate: float) -> None:
+        """Note times and cores at a rate; the first second does not count."""
+        seen: list[Visibility] = []
 
-            def probe(rate: float = rate, seen: list[Visibility] = seen) -> None:
-                seen.append(
-                    visibility(run, rate, self.options.seconds, has_rollbacks=False, linger_ms=0)
-                )
+        def probe() -> None:
+            found = visibility(run, rate, self.options.seconds, has_rollbacks=False, linger_ms=0)
+            seen.append(found.between(float(found.sent_ms[0]) + 1_000, time.time() * 1_000))
 
-            cores = cores_while(run, probe)
-            times = steady(seen[0])
-            found[f"relay_p50_at_{rate:.0f}"] = times.quantile_ms(0.5)
-            found[f"relay_p99_at_{rate:.0f}"] = times.quantile_ms(0.99)
-            found[f"relay_cores_at_{rate:.0f}"] = cores
-            say(
-                f"relay {number}, {rate:,.0f} a second: p50 {times.quantile_ms(0.5):.1f} ms, p99"
-                f" {times.quantile_ms(0.99):.1f} ms, {cores:.2f} core"
+        cores = cores_while(run, probe)
+        self._note(f"{kind}_p50_at_{rate:.0f}", seen[0].quantile_ms(0.5))
+        self._note(f"{kind}_p99_at_{rate:.0f}", seen[0].quantile_ms(0.99))
+        self._note(f"{kind}_cores_at_{rate:.0f}", cores)
+
+    def _job_alone(self) -> None:
+        trial = self.stage.trial("alone").create()
+        with Query(trial, "job") as job:
+            job.wait_for_batch()
+            visibility(job, RATES[1], self.options.warm_up_seconds)
+            for _ in range(self.options.runs):
+                for rate in RATES:
+                    self._at_rate(job, "job", rate)
+            job.stop()
+        trial.delete()
+
+    def _together(self) -> None:
+        """Start relays beside a job; measure both idle, and at a low rate with rollbacks."""
+        trial = self.stage.trial("both", relay=True).create()
+        seconds = self.options.seconds
+        with Query(trial, "job") as job:
+            job.wait_for_batch()
+            for number in range(self.options.runs):
+                relay = RelayRun(trial, f"relay-{number}")
+                self._note("relay_first_final", self._first_final_s(job, relay))
+                try:
+                    visibility(job, MIXED_RATE, self.options.warm_up_seconds)
+                    relay.run_for(SETTLE_S)
+                    idle = cores_while(job, lambda: job.run_for(seconds), relay)
+                    mixed = cores_while(job, lambda: visibility(job, MIXED_RATE, seconds), relay)
+                    self._note("job_and_relay_idle_cores", idle)
+                    self._note("job_and_relay_cores_at_150", mixed)
+                    relay.stop()
+                finally:
+                    relay.__exit__()
+            job.stop()
+        trial.delete()
+
+    def _first_final_s(self, job: Query, relay: RelayRun) -> float:
+        """Start a relay amid transactions; return when it made the first of them visible."""
+        with ThreadPoolExecutor(1) as pool:
+            probing = pool.submit(
+                visibility, job, RATES[0], WARM_UP_S + SETTLE_S, has_rollbacks=False, linger_ms=0
             )
-        return found
+            time.sleep(SETTLE_S)
+            relay.__enter__()
+            relay.wait_for_start()
+            seen = probing.result()
+        took_ms = seen.seen_ms - seen.sent_ms
+        at_once = (took_ms < AT_ONCE_MS) & (seen.sent_ms > relay.launched_ms)
+        if not at_once.any():
+            raise OperationalError(
+                "The relay delivered nothing.", remedy=f"Its log: {relay.folder}."
+            )
+        return float(np.min(seen.seen_ms[at_once]) - relay.launched_ms) / 1_000
 
-
-def steady(seen: Visibility) -> Visibility:
-    """Return the transactions after the first second."""
-    return seen.between(float(seen.sent_ms[0]) + 1_000, time.time() * 1_000)
-
-
-def has_started(run: RelayRun) -> bool:
-    """Tell whether the relay serves its partitions."""
-    return any(notice.event == "started" for _, notice in run.notices)
+    def _backlog(self, number: int, *, relay: bool) -> float:
+        """Return the transactions per second of a job, or of job and relay, over a backlog."""
+        name = f"backlog-{'relay' if relay else 'job'}-{number}"
+        trial = self.stage.trial(name, relay=relay).create()
+        with Query(trial, "before") as job:
+            job.wait_for_batch()
+            job.stop()
+        trial.load(self.options.transactions)
+        finals = sum(commits_among(self.stage.seed, n) for n in trial.next_offset.values())
+        with ExitStack() as stack:
+            job = stack.enter_context(Query(trial, "job"))
+            job.wait_until(
+                lambda: any(notice.event == "started" for _, notice in job.notices), START_TIMEOUT_S
+            )
+            if relay:
+                stack.enter_context(RelayRun(trial, "relay"))
+            job.wait_until(lambda: job.counts()["finals"] >= finals, ROWS_TIMEOUT_S)
+            job.stop()
+        batches = [one for one in job.batches() if one.rows]
+        took_ms = max(one.ended_ms for one in batches) - batches[0].started_ms
+        rate = sum(trial.next_offset.values()) / (took_ms / 1_000)
+        say(f"{name}: {rate:,.0f} transactions/s")
+        trial.delete()
+        return rate

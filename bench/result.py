@@ -73,6 +73,11 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "relay_p50_at_2000": Bound("relay", 10_000, at_most=40, unit="ms"),
     "relay_p99_at_2000": Bound("relay", 10_000, at_most=120, unit="ms"),
     "relay_cores_at_2000": Bound("relay", 10_000, at_most=0.6, unit="cores"),
+    "job_to_relay_p50": Bound("relay", 10_000, at_least=25),
+    "relay_first_final": Bound("relay", 10_000, at_most=2, unit="s"),
+    "job_and_relay_idle_cores": Bound("relay", 10_000, at_most=0.06, unit="cores"),
+    "job_and_relay_cores_at_150": Bound("relay", 10_000, at_most=0.5, unit="cores"),
+    "relay_backlog_to_job": Bound("relay", 10_000, at_least=0.6),
 }
 
 
