@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,7 @@ PRODUCERS: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 5_000
 """After this, brokers abort the open transaction of a relay that does not come back."""
 CALL_S: Final = 5.0
+ABORT_S: Final = 1.0
 INIT_S: Final = 30.0
 TIMED_OUT_S: Final = TRANSACTION_TIMEOUT_MS / 1_000 - 1.0
 """Brokers also fence a producer when its transaction has timed out. If it is fenced sooner, another
@@ -225,8 +227,13 @@ class _TurnProducer:
                 raise HangingCallError("the brokers did not take the records in time")
 
     def give_up(self) -> None:
-        """Drop queued records; the next init of the transactional id aborts the transaction."""
+        """Drop queued records, and abort an open transaction: readers of its topics wait for it.
+
+        If that fails, the next init of the transactional id aborts it.
+        """
         self.producer.purge()
+        with suppress(KafkaException, SystemError):
+            self.producer.abort_transaction(ABORT_S)
 
     def _send(self, record: SinkRecord, on_delivery: Any) -> None:
         while True:
