@@ -63,10 +63,12 @@ def test_figures_in_the_readme_are_the_latest_results() -> None:
     latest = BENCHMARKS.read_text("utf-8").partition("## Latest results")[2].partition("\n## ")[0]
     readme = (BENCHMARKS.parents[1] / "README.md").read_text("utf-8")
     (said,) = (line for line in readme.splitlines() if "Spark's own Kafka source" in line)
-    ratio, least_ms, most_ms = re.findall(r"0\.\d\d|\d+(?= to)|\d+(?= ms)", said)
+    found = re.findall(r"0\.\d\d|\d+(?= to)|\d+(?= ms)", said)
+    ratio, least_ms, most_ms, *with_relay_ms = found
 
     assert f"| throughput to stateless | {ratio} " in latest
     assert f"{most_ms} and {least_ms} ms" in latest
+    assert [f"| {at_rate} (" in latest for at_rate in with_relay_ms] == [True, True]
 
 
 def test_a_result_has_its_measures_with_their_spread() -> None:
