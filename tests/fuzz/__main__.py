@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz SEED [--records N]``: repeat a run, or look on."""
+"""``python -m tests.fuzz SEED [--records N] [--relay]``: repeat a run, or look on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("seed", type=int)
     parser.add_argument("--records", type=int, default=20_000, help="how many are written")
+    parser.add_argument("--relay", action="store_true", help="with a relay beside the job")
     wanted = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="checkback-fuzz-"))
     print(f"seed {wanted.seed}, in {folder}", flush=True)
@@ -30,6 +31,7 @@ def main() -> int:
                 folder / "run",
                 wanted.seed,
                 wanted.records,
+                wanted.relay,
             )
             print(run.go())
     except Exception:

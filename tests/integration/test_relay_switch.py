@@ -11,12 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
 from tests.integration.hand_relay import HandRelay
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
+from tests.integration.test_partition_growth import grow_half, sizes
 from tests.integration.test_rebuild import rebuild
 
+from checkback.checkpoints.store import CheckpointStore
 from checkback.deploy.settings import write_settings
+from checkback.operations.checkpoint.repartition import repartition
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Closed, OpKind, Taken, decided_op
 
@@ -155,6 +160,58 @@ def test_a_rebuild_believes_what_relays_delivered(
         story.commit(b"e")
         relay.decide(OpKind.PASSED, floor=3)
         story.wait_for("abcde")
+    relay.leave()
+    assert topics.reasons() == []
+
+
+@pytest.mark.nightly
+def test_a_partition_that_is_added_is_the_job_s_until_its_next_start(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    story = Story(topics, tmp_path, shared_jvm)
+    with story.job(story.on):
+        grow_half(topics, 3)
+        half = topics.send_half(b"a", story.real, partition=2)
+        wait_until(lambda: len(sizes(topics)[topics.names.op]) == 3, 30)
+        # A client that looked before may not know the partition for minutes.
+        Topics(topics.bootstrap_servers, topics.prefix).send_op(half, "a", COMMIT)
+        story.wait_for("a")
+    relay = HandRelay(topics, topics.prefix)
+    assert [note for note in relay.notes(2) if isinstance(note, Taken)] == []
+    with story.job(story.on):
+        assert relay.taken(2) == Taken(1, 1)
+        relay.join()
+        topics.send_op(topics.send_half(b"b", story.real, partition=2), "b", COMMIT)
+        relay.decide(OpKind.DELIVERED, 2, floor=1)
+        story.commit(b"c")
+        relay.decide(OpKind.PASSED, floor=1)
+        story.wait_for("abc")
+    relay.leave()
+    assert topics.reasons() == []
+
+
+@pytest.mark.nightly
+def test_after_a_repartition_relays_have_the_ops_as_before(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm, spark: SparkSession
+) -> None:
+    story = Story(topics, tmp_path, shared_jvm)
+    relay = HandRelay(topics, topics.prefix)
+    with story.job(story.on):
+        relay.join()
+        story.commit(b"a")
+        relay.decide(OpKind.DELIVERED, floor=1)
+        story.commit(b"b")
+        relay.decide(OpKind.PASSED, floor=2)
+        story.wait_for("ab")
+    store = CheckpointStore.of(spark, story.on.checkpoint)
+    assert repartition(story.on, spark, store, 1).after == 1
+
+    with story.job(replace(story.on, state_partitions=1)):
+        assert relay.taken(0) == Taken(0, 0)
+        for body, kind in ((b"c", OpKind.DELIVERED), (b"d", OpKind.PASSED)):
+            story.commit(body)
+            relay.decide(kind, floor=2)
+        story.wait_for("abcd")
     relay.leave()
     assert topics.reasons() == []
 
