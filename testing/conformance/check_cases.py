@@ -38,7 +38,7 @@ AT_ONCE_S: Final = 8
 def answer_is_byte_for_byte(stage: Stage) -> None:
     """A check shows the listener the message, counts from 1, and its answer is an op."""
     topic, group = stage.real_topic(), stage.unique("group")
-    properties = [("source", b"web"), ("empty", b""), ("bytes", b"\xff")]
+    properties = [("source", b"web"), ("empty", b""), ("bytes", b"\xfe")]
     order = PlannedSend(topic, b"asked", key=b"\0k", keys="o-1", tags="t", properties=properties)
     with stage.started(group) as program:
         sent = stage.send(program, order, Script(COMMIT, said=UNKNOWN, unknown_checks=1))

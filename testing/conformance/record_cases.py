@@ -41,7 +41,7 @@ IMMUNITY: Final = names.CHECK_IMMUNITY_TIME_IN_SECONDS
 def orders(topic: str) -> list[PlannedSend]:
     """Return messages of every form, each with a body of its own."""
     properties = [
-        ("source", b"web"), ("empty", b""), ("not UTF-8", b"\xff\xfe\0"),
+        ("source", b"web"), ("empty", b""), ("not UTF-8", b"\xfe\x80\0"),
         ("имя — 名", "значение 值".encode()), ("with space", b" "), (IMMUNITY, b"30"),
     ]  # fmt: skip
     return [

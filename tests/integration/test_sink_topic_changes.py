@@ -28,6 +28,8 @@ def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World)
     writer.write([commits(0)], 0)
     client = admin(either)
     client.create_partitions([NewPartitions(either.real, 4)])[either.real].result()
+    # The broker that answers a listing learns of it a moment later.
+    wait_until(lambda: len(client.list_topics(either.real).topics[either.real].partitions) == 4, 30)
     writer.directory.clock_s = lambda: time.monotonic() + 60
 
     writer.write([commits(1)], 1)
