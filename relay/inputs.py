@@ -32,7 +32,7 @@ from checkback.sinks.records.source_record import (
 
 MESSAGES_MAX: Final = 1_000
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
-FETCH_POSITION_S: Final = 1.0
+METADATA_S: Final = 1.0
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
 """How long requests are repeated while brokers are down or elect leaders."""
@@ -109,7 +109,8 @@ class Inputs:
         """
         wanted = [TopicPartition(self.topic, number) for number in self.assigned]
         try:
-            found = committed_offsets(self._consumer, wanted, FETCH_POSITION_S)
+            # One try: where the coordinator is still looked for, the next step asks again.
+            found = committed_offsets(self._consumer, wanted, until_s=time.monotonic())
         except KafkaException as error:
             cause = cause_of(error)
             if cause.code() in UNREAD or cause.retriable():
@@ -126,7 +127,7 @@ class Inputs:
         for topic in {place.topic for place in places}:
             # Else librdkafka looks for a topic that it does not know only after a second.
             with suppress(KafkaException):
-                self._consumer.list_topics(topic, FETCH_POSITION_S)
+                self._consumer.list_topics(topic, METADATA_S)
         self._consumer.assign([*places])
         self._consumer.resume([*places])  # one that was paused before may still be
 
