@@ -30,7 +30,7 @@ OLD: Final = re.compile(r"\[([\d.]+)s\].*ParOldGen: \d+K\(\d+K\)->(\d+)K", re.MU
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(PAUSES_S + 300)
 def test_no_collection_stops_a_job_for_long(
     bootstrap_servers: str, unique: str, tmp_path: Path
 ) -> None:
