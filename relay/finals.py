@@ -12,8 +12,11 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.refusals import RecordOrigin
 from checkback.protocol.topics import TopicNames
 from checkback.relay.memory import HeldHalf
-from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
-from checkback.sinks.partition.records_to_send import LIBRDKAFKA_BATCH_BYTES
+from checkback.sinks.kafka.cluster.topic_directory import (
+    LIBRDKAFKA_BATCH_BYTES,
+    KnownTopic,
+    TopicDirectory,
+)
 from checkback.sinks.records.router import Router, as_target
 from checkback.sinks.records.sink_record import SinkRecord
 

@@ -21,7 +21,11 @@ from checkback.protocol.refusals import (
     refusal_text,
 )
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
+from checkback.sinks.kafka.cluster.topic_directory import (
+    LIBRDKAFKA_BATCH_BYTES,
+    KnownTopic,
+    TopicDirectory,
+)
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.lookups import Lookup, half_lookups, op_lookups
 from checkback.sinks.native.finals import NativeFinals
@@ -46,8 +50,6 @@ DISCARD_WHYS: Final = {
     int(Action.DISCARD_EXPIRED): "expired",
 }
 """Names that a report counts discards by."""
-LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
-"""librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
 
 REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
 """Bytes of one group's refused records, headers included, that a state partition copies in one

@@ -51,6 +51,8 @@ NEW_WAIT_S: Final = 1.0
 """How long a task looks for a topic that does not seem to exist, at most once in KEPT_S: the broker
 that was asked may learn of a new topic later than the broker that created it."""
 NEW_POLL_S: Final = 0.1
+LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
+"""librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
 
 
 @dataclass(frozen=True, slots=True)
