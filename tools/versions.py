@@ -53,7 +53,8 @@ ON_THREE_BROKERS: Final = (
     f"{_I}/test_broker_version.py", f"{_I}/test_pipeline.py", "tests/crash/test_crash_points.py",
 )  # fmt: skip
 ON_ONE_BROKER: Final = (
-    *ON_THREE_BROKERS, f"{_I}/test_relay.py", f"{_I}/test_sink.py", f"{_I}/test_other_clients.py",
+    *ON_THREE_BROKERS, f"{_I}/relay/test_relay.py", f"{_I}/test_sink.py",
+    f"{_I}/test_other_clients.py",
 )  # fmt: skip
 OF_THE_PIPELINE: Final = (
     "tests/spark/test_spark_internals.py", "tests/spark/test_decode.py", f"{_I}/test_pipeline.py",

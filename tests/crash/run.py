@@ -28,7 +28,7 @@ from tests.crash.injected.crash_points import (
     own_processes,
 )
 from tests.crash.truth import Fate
-from tests.integration.relaying import relay_process
+from tests.integration.relay.relaying import relay_process
 from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import EmbeddedBroker

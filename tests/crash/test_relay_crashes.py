@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.crash.cases import RELAY, RELAY_POINTS, RELAYS, Case, random_relay_cases
 from tests.crash.run import BROKER_PROPERTIES, CrashRun
-from tests.integration.relaying import relay_process
+from tests.integration.relay.relaying import relay_process
 from tests.seeds import chosen_seed
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker

@@ -31,7 +31,7 @@ from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.transacting import Transacting
 from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
-from tests.integration.relaying import relay_process
+from tests.integration.relay.relaying import relay_process
 from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.protocol.decided import decided_op

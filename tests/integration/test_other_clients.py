@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.integration.relaying import relay_stage
+from tests.integration.relay.relaying import relay_stage
 from tests.integration.running import Topics, require_share_groups, wait_until
 from tests.integration.sinking import Found, World, commits, make_world
 

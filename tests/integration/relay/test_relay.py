@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from tests.integration.bad_records import set_topic_config
-from tests.integration.relaying import RelayStage, relay_stage, started_relay
+from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import wait_until
 
 from checkback.deploy.admin import admin_client

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.relaying import RelayStage, relay_process, relay_stage
+from tests.integration.relay.relaying import RelayStage, relay_process, relay_stage
 from tests.integration.running import Topics, wait_until
 
 from checkback.protocol.decided import OpKind, decided_op

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from tests.integration.relaying import RelayStage, relay_stage, started_relay
+from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 
 from checkback.protocol.decided import OpKind

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.hand_relay import HandRelay
+from tests.integration.relay.hand_relay import HandRelay
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.test_partition_growth import grow_half, sizes

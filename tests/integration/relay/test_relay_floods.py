@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
-from tests.integration.relaying import RelayStage, relay_process, relay_stage
+from tests.integration.relay.relaying import RelayStage, relay_process, relay_stage
 from tests.integration.running import COMMIT, Topics, wait_until
 
 from checkback.protocol.decided import OpKind
