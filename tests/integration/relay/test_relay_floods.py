@@ -23,10 +23,10 @@ from checkback.testing.topics import create_plain_topics
 
 BOUND_S = 1.0
 PAUSE_S = 0.05
-BY_DAY, AT_NIGHT = 5_000, 200_000
+OPS = 200_000
 LARGE = b"v" * (4 * 1_048_576 - 2_048)
-NUMBERS = [BY_DAY, pytest.param(AT_NIGHT, marks=pytest.mark.nightly)]
-pytestmark = pytest.mark.timeout(300)
+# By day tests/unit/relay/test_partition.py holds rule 5 by a clock, test_relay.py rule 11.
+pytestmark = pytest.mark.nightly
 
 
 @dataclass
@@ -95,9 +95,9 @@ def running_relay(topics: Topics, folder: Path, **given: Any) -> Iterator[RelayS
             assert relay.terminate() == 0, relay.errors()
 
 
-def write_ops(stage: RelayStage, number: int, named: Callable[[int], int]) -> None:
+def write_ops(stage: RelayStage, named: Callable[[int], int]) -> None:
     producer = Producer({**stage.topics.connection, "linger.ms": 5})
-    for at in range(number):
+    for at in range(OPS):
         op = Op(0, named(at), "loud", f"forged-{at}", COMMIT)
         headers: Any = op.headers()
         producer.produce(stage.names.op, op.value(), op.key(), 0, headers=headers)
@@ -130,7 +130,7 @@ def commit_until_delivered(stage: RelayStage) -> int:
     return sent
 
 
-def held_up_s(stage: RelayStage, flood: Callable[[], object], records: int) -> float:
+def held_up_s(stage: RelayStage, flood: Callable[[], object]) -> float:
     """Return how much longer the slowest healthy commit took amid a flood of the other partition.
 
     Longer than before it: on a machine with other work all of them take their time.
@@ -140,43 +140,41 @@ def held_up_s(stage: RelayStage, flood: Callable[[], object], records: int) -> f
         usual_s = healthy.slowest_s
         begun_s = time.monotonic()
         flood()
-        wait_until(lambda: decided_end(stage) > records, 120, "the flood to be decided")
-        wait_until(lambda: len(stage.kinds(0)) >= records, 60, "the last of the flood")
+        wait_until(lambda: decided_end(stage) > OPS, 120, "the flood to be decided")
+        wait_until(lambda: len(stage.kinds(0)) >= OPS, 60, "the last of the flood")
         took_s = time.monotonic() - begun_s
     print(
-        f"{records} ops in {took_s:.1f} s; slowest healthy commit {healthy.slowest_s:.2f} s,"
+        f"{OPS} ops in {took_s:.1f} s; slowest healthy commit {healthy.slowest_s:.2f} s,"
         f" before the flood {usual_s:.2f} s"
     )
     return healthy.slowest_s - usual_s
 
 
-@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize(("named", "kind"), [(0, OpKind.PASSED), (10**9, OpKind.EARLY)])
 def test_ops_that_somebody_forged_hold_up_no_other_partition(
-    stage: RelayStage, number: int, named: int, kind: OpKind
+    stage: RelayStage, named: int, kind: OpKind
 ) -> None:
     stage.half("named by each")
-    held_s = held_up_s(stage, lambda: write_ops(stage, number, lambda _: named), number)
+    held_s = held_up_s(stage, lambda: write_ops(stage, lambda _: named))
 
     assert held_s < BOUND_S
     assert set(stage.kinds(0)) == {kind}
 
 
-@pytest.mark.parametrize("number", NUMBERS)
 def test_halves_in_a_stranger_s_open_transaction_hold_up_no_other_partition(
-    stage: RelayStage, number: int
+    stage: RelayStage,
 ) -> None:
     """Each op names a half that nobody can read; all of them together cost a second."""
     producer = Producer({**stage.topics.connection, "transactional.id": f"{stage.topics.prefix}s"})
     producer.init_transactions(30)
     producer.begin_transaction()
     stranger: Any = plain_half("hidden", stage.real)
-    for _ in range(number):
+    for _ in range(OPS):
         producer.produce(stage.names.half, b"hidden", partition=0, headers=stranger)
         producer.poll(0)
     producer.flush(60)
 
-    held_s = held_up_s(stage, lambda: write_ops(stage, number, lambda at: at), number)
+    held_s = held_up_s(stage, lambda: write_ops(stage, lambda at: at))
     producer.abort_transaction(30)
 
     assert held_s < BOUND_S
@@ -225,10 +223,8 @@ def test_topics_that_reject_cost_one_try_each(stage: RelayStage) -> None:
     assert set(stage.kinds(0)[len(narrow) :]) == {OpKind.PASSED}
 
 
-@pytest.mark.parametrize("number", [24, pytest.param(200, marks=pytest.mark.nightly)])
-def test_of_the_largest_halves_a_relay_holds_what_fits(
-    topics: Topics, tmp_path: Path, number: int
-) -> None:
+def test_of_the_largest_halves_a_relay_holds_what_fits(topics: Topics, tmp_path: Path) -> None:
+    number = 200
     with running_relay(topics, tmp_path, relay_memory_bytes_max=64_000_000) as stage:
         set_topic_config(topics.connection, stage.real, max_message_bytes="5000000")
         halves = Producer({**topics.connection, "message.max.bytes": 5_000_000})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,16 +13,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration.relay.hand_relay import HandRelay
-from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.test_partition_growth import grow_half, sizes
 from tests.integration.test_rebuild import rebuild
 
 from checkback.checkpoints.store import CheckpointStore
-from checkback.deploy.settings import write_settings
 from checkback.operations.checkpoint.repartition import repartition
 from checkback.protocol.configuration import Settings
-from checkback.protocol.decided import Closed, OpKind, Taken, decided_op
+from checkback.protocol.decided import Closed, OpKind, Taken
 
 
 def now_ms() -> int:
@@ -213,34 +211,4 @@ def test_after_a_repartition_relays_have_the_ops_as_before(
             relay.decide(kind, floor=2)
         story.wait_for("abcd")
     relay.leave()
-    assert topics.reasons() == []
-
-
-def test_job_and_relay_work_side_by_side(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
-) -> None:
-    """The relay delivers, the job knows it, and asks about nothing that is delivered."""
-    story = Story(topics, tmp_path, shared_jvm)
-    config = tmp_path / "relay.toml"
-    write_settings(config, story.on)
-    with story.job(story.on):
-        relay = subprocess.Popen([COMMAND, "relay", "--config", str(config), "--output", "json"])
-        try:
-            story.commit(b"00")  # older than the relay, perhaps: then it is the job's
-            story.wait_for(["00"])
-            for number in range(1, 40):
-                story.commit(b"%02d" % number)
-                time.sleep(0.1)
-            bodies = [f"{number:02}" for number in range(40)]
-            story.wait_for(bodies)
-            time.sleep(5)  # a half that the job did not know to be delivered would be asked about
-        finally:
-            relay.terminate()
-            assert relay.wait(60) == 0
-    said = [decided_op(one.headers() or []) for one in topics.read(topics.names.decided)]
-    kinds = [one.kind for one in said if one is not None]
-    assert len(kinds) == 40
-    assert OpKind.DELIVERED in kinds
-    assert topics.bodies(story.real) == bodies
-    assert topics.bodies(topics.names.check("g")) == []
     assert topics.reasons() == []
