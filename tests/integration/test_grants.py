@@ -1,6 +1,7 @@
 """What `checkback acl grants` prints is enough on a broker with its authorizer on; one less is not.
 
-The commands themselves are read and carried out, as a user would run them.
+The commands themselves are read and carried out, as a user would run them. The doctor looks at
+the same broker.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
@@ -27,6 +34,8 @@ from checkback.client import (
 )
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.topics import create_topics
+from checkback.operations.doctor.doctor import Doctor
+from checkback.operations.doctor.judgements import Result
 from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
@@ -45,7 +54,8 @@ ONE_LEFT_S = 6.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with guarded_broker(tmp_path_factory.mktemp("granted"), "orders", "pipeline") as running:
+    users = ("orders", "pipeline", "doctor", "bare")
+    with guarded_broker(tmp_path_factory.mktemp("granted"), *users) as running:
         yield running
 
 
@@ -243,6 +253,10 @@ def test_topics_that_may_not_be_described_are_not_called_missing(broker: Embedde
     with pytest.raises(BrokerError, match="do not describe hidden") as told:
         look_at_cluster(settings, settings.connection())
     assert told.value.fields["code"] == "TOPIC_AUTHORIZATION_FAILED"
+    with TopicScanner(settings.connection()) as scanner:
+        assert list(scanner.scan("nobodys", may_be_hidden=True)) == []
+        with pytest.raises(BrokerError, match="nobodys can't be read"):
+            scanner.partitions("nobodys")
 
 
 def test_a_wrong_password_is_told_as_such_and_never_shown(broker: EmbeddedBroker) -> None:
@@ -253,6 +267,63 @@ def test_a_wrong_password_is_told_as_such_and_never_shown(broker: EmbeddedBroker
 
     assert "a-wrong-word" not in repr(refused.value)
     assert refused.value.__cause__ is None
+
+
+def grant(
+    broker: EmbeddedBroker, user: str, kind: str, name: str, *operations: AclOperation
+) -> None:
+    prefixed = ResourcePatternType.PREFIXED
+    Acls(broker.bootstrap_servers).give(
+        AclBinding(
+            ResourceType[kind], name, prefixed, f"User:{user}", "*", one, AclPermissionType.ALLOW
+        )
+        for one in operations
+    )
+
+
+def failures(settings: Settings) -> dict[str, str]:
+    found = Doctor(settings, lambda: 0).findings()
+    return {
+        one.check: one.says
+        for one in found
+        if one.result is Result.FAILED and one.check != "clock"  # this test's stands still
+    }
+
+
+def test_the_doctor_names_a_right_that_is_missing(broker: EmbeddedBroker) -> None:
+    settings = replace(
+        topics_of(broker, "seen.").settings(state_partitions=1), kafka=login("doctor")
+    )
+    names, seeing = settings.topics, (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    for name in (*names.read, names.settled):
+        grant(broker, "doctor", "TOPIC", name, *seeing, AclOperation.READ)
+    for name in (names.feedback, names.discarded, names.refused, names.status):
+        grant(broker, "doctor", "TOPIC", name, *seeing, AclOperation.WRITE)
+
+    told = failures(settings)
+
+    assert told.pop(f"rights on {names.settled}") == "missing: WRITE"
+    assert "authorization" in told.pop("transactional ids").lower()
+    assert told == {}
+
+    grant(broker, "doctor", "TOPIC", names.settled, AclOperation.WRITE)
+    ids = (AclOperation.DESCRIBE, AclOperation.WRITE)
+    grant(broker, "doctor", "TRANSACTIONAL_ID", f"{settings.application_id}-", *ids)
+    assert failures(settings) == {}
+
+
+def test_for_the_doctor_only_what_is_needed_fails(broker: EmbeddedBroker) -> None:
+    """With what `acl grants` prints, topics failed with settings that the pipeline may not see."""
+    made = topics_of(broker, "bare.").settings(state_partitions=1)
+    settings = replace(made, kafka=login("bare"), application_id="bare")
+    names = settings.topics
+    for name in (*names.read, names.settled):
+        grant(broker, "bare", "TOPIC", name, AclOperation.READ)
+    for name in (names.feedback, names.settled, names.discarded, names.refused):
+        grant(broker, "bare", "TOPIC", name, AclOperation.WRITE)
+    grant(broker, "bare", "TRANSACTIONAL_ID", "bare-", AclOperation.WRITE)
+
+    assert failures(settings) == {}
 
 
 RIGHTS_OF_THE_PIPELINE = 13
