@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.integration.rebuild.test_rebuild import rebuild
 from tests.integration.relay.hand_relay import HandRelay
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.test_partition_growth import grow_half, sizes
-from tests.integration.test_rebuild import rebuild
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.repartition import repartition

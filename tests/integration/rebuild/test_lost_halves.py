@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.rebuild.test_rebuild import NEVER_ASKED, SLOW_S, rebuild
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
-from tests.integration.test_rebuild import NEVER_ASKED, SLOW_S, rebuild
 
 from checkback.protocol.errors import CheckpointError
 from checkback.testing.broker import QUICK_START, Broker
