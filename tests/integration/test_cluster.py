@@ -94,6 +94,7 @@ def executors(folder: Path) -> list[int]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.nightly  # by day tests/crash/test_crash_points.py kills workers
 def test_an_executor_that_is_killed_at_work_is_replaced_and_every_final_is_there_once(
     stage: Stage, folder: Path
 ) -> None:

@@ -31,6 +31,7 @@ def open_transaction(topics: Topics, topic: str) -> Iterator[None]:
         producer.abort_transaction(30)
 
 
+@pytest.mark.nightly  # tests/unit/test_batch_terms.py: what is unread hides a partition
 def test_a_half_whose_commit_nobody_can_read_yet_is_not_discarded(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

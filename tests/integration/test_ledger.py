@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.unit.ledger_pending import read_pending
 from tests.unit.test_ledger import OWNER, blobs
@@ -41,55 +41,11 @@ def events(ledger: Path, transaction_id: str) -> list[str]:
     return sorted(row["event"] for row in rows(ledger) if row["transaction_id"] == transaction_id)
 
 
-def test_every_kind_of_event_appears_once(
+def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, ledger=str(ledger), check_max=2)
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
-    committed = topics.send_half(b"committed", real, partition=1)
-    topics.send_op(committed, "committed", COMMIT)
-    topics.send_op(committed, "committed", COMMIT)
-    topics.send_op(committed, "committed", ROLLBACK)
-    rolled_back = topics.send_half(b"rolled back", real)
-    topics.send_op(rolled_back, "rolled back", ROLLBACK)
-    topics.send_half(b"silent", real)
-    topics.send_raw(topics.names.half, b"no headers", None)
-    topics.send_raw(topics.names.op, b"x", [("TAGS", b"d"), ("UNIQ_KEY", b"unreadable")])
-
-    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("started")
-        wait_until(lambda: "discarded" in events(ledger, "silent"), what="a discard")
-        waiting = [topics.send_half(b"waiting", real, partition=1, properties=LATE)]
-        waiting.append(topics.send_half(b"waiting too", real, properties=LATE))
-        wait_until(lambda: events(ledger, "waiting too"), what="those that wait")
-        assert pipeline.terminate() == 0
-
-    assert events(ledger, "committed") == ["committed", "prepared", "refused"]
-    assert events(ledger, "rolled back") == ["prepared", "rolled_back"]
-    assert events(ledger, "silent") == ["checked", "checked", "discarded", "prepared"]
-    found = rows(ledger)
-    assert Counter(row["event"] for row in found) == {
-        "prepared": 5, "checked": 2, "committed": 1, "rolled_back": 1, "discarded": 1, "refused": 3,
-    }  # fmt: skip
-    assert {row["real_topic"] for row in found if row["event"] == "prepared"} == {real}
-    held = read_state(LocalCheckpoint(checkpoint))
-    assert held is not None
-    in_state = oldest_pending(held.pages, most=10)
-    in_ledger = read_pending(DeltaLedger.open(str(ledger)))
-    assert {(half.partition, half.offset) for half in in_state} == set(waiting)
-    assert {(row["half_partition"], row["half_offset"]) for row in in_ledger} == set(waiting)
-    stored = [row["store_time"] for row in in_ledger]
-    assert stored == sorted(stored)  # two within a millisecond come by partition
-
-
-def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
-) -> None:
-    ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
-    # A pause between batches, so that a kill finds the first batch as the last one.
-    settings = topics.settings(checkpoint, ledger=str(ledger), trigger_interval_ms=4_000)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
 
@@ -110,30 +66,48 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     assert topics.bodies(real) == ["first"], "Kafka comes first"
     assert rows(ledger) == []
 
-    with Pipeline(settings, tmp_path) as pipeline:
-        wait_until(lambda: events(ledger, "first"), 150, what="the rows that were missing")
-        pipeline.kill()
-    assert events(ledger, "first") == ["committed", "prepared"]
-    forget_last_commit(checkpoint)
-
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("started")
-        maintain(DeltaLedger.open(str(ledger)), 168)
-        at = topics.send_half(b"second", real)
-        topics.send_op(at, "second", COMMIT)
-        wait_until(lambda: events(ledger, "second"), 150, what="the rows of a later batch")
+        wait_until(lambda: events(ledger, "first"), 150, what="the rows that were missing")
+        send_one_of_each(topics, real)
+        wait_until(lambda: "discarded" in events(ledger, "silent"), what="a discard")
+        waiting = [topics.send_half(b"waiting", real, partition=1, properties=LATE)]
+        waiting.append(topics.send_half(b"waiting too", real, properties=LATE))
+        wait_until(lambda: events(ledger, "waiting too"), what="those that wait")
         assert pipeline.terminate() == 0
 
-    assert events(ledger, "first") == ["committed", "prepared"]
-    assert events(ledger, "second") == ["committed", "prepared"]
-    assert topics.bodies(real) == ["first", "second"]
+    assert topics.bodies(real) == ["committed", "first"]
+    for name, expected in {
+        "first": ["committed", "prepared"],
+        "committed": ["committed", "prepared", "refused"],
+        "rolled back": ["prepared", "rolled_back"],
+        "silent": ["checked", "checked", "discarded", "prepared"],
+    }.items():
+        assert events(ledger, name) == expected
+    found = rows(ledger)
+    assert Counter(row["event"] for row in found) == {
+        "prepared": 6, "checked": 2, "committed": 2, "rolled_back": 1, "discarded": 1, "refused": 3,
+    }  # fmt: skip
+    assert {row["real_topic"] for row in found if row["event"] == "prepared"} == {real}
+    held = read_state(LocalCheckpoint(checkpoint))
+    assert held is not None
+    in_state = oldest_pending(held.pages, most=10)
+    in_ledger = read_pending(DeltaLedger.open(str(ledger)))
+    assert {(half.partition, half.offset) for half in in_state} == set(waiting)
+    assert {(row["half_partition"], row["half_offset"]) for row in in_ledger} == set(waiting)
+    stored = [row["store_time"] for row in in_ledger]
+    assert stored == sorted(stored)  # two within a millisecond come by partition
 
 
-def forget_last_commit(checkpoint: Path) -> None:
-    """Make Spark run its last batch again, as if it had died before it noted the end."""
-    last = max(int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdigit())
-    (checkpoint / "commits" / str(last)).unlink(missing_ok=True)
-    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
+def send_one_of_each(topics: Topics, real: str) -> None:
+    committed = topics.send_half(b"committed", real, partition=1)
+    topics.send_op(committed, "committed", COMMIT)
+    topics.send_op(committed, "committed", COMMIT)
+    topics.send_op(committed, "committed", ROLLBACK)
+    rolled_back = topics.send_half(b"rolled back", real)
+    topics.send_op(rolled_back, "rolled back", ROLLBACK)
+    topics.send_half(b"silent", real)
+    topics.send_raw(topics.names.half, b"no headers", None)
+    topics.send_raw(topics.names.op, b"x", [("TAGS", b"d"), ("UNIQ_KEY", b"unreadable")])
 
 
 @pytest.mark.nightly  # tests/unit/test_ledger.py asks the documented question by another engine

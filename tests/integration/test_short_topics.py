@@ -19,6 +19,9 @@ from checkback.testing.waiting import wait_until
 PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "3000"}
 
 
+pytestmark = pytest.mark.nightly  # by day tests/unit/test_short_topics.py, without brokers
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster"), properties=PROPERTIES, heap_mb=256) as running:

@@ -50,7 +50,7 @@ def test_a_topic_that_was_recreated_smaller_loses_no_record(either: World) -> No
     writer.write([commits(0)], 0)
     client = admin(either)
     client.delete_topics([shrunk])[shrunk].result()
-    time.sleep(1)
+    wait_until(lambda: shrunk not in client.list_topics().topics, 30)
     make_topic(either, "shrunk", partitions=2)
 
     report = writer.write([commits(1)], 1)

@@ -99,8 +99,18 @@ def uvicorn(service: str) -> list[str]:
     ("package", "driver", "program"),
     [
         ("fastapi", "sqlite", uvicorn("fastapi_service")),
-        ("aiosqlite", "sqlite+aiosqlite", uvicorn("fastapi_async_service")),
-        ("django", "sqlite", ["django_service.py", "runserver", "--noreload"]),
+        pytest.param(
+            "aiosqlite",
+            "sqlite+aiosqlite",
+            uvicorn("fastapi_async_service"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "django",
+            "sqlite",
+            ["django_service.py", "runserver", "--noreload"],
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_service_that_is_killed_while_it_books(

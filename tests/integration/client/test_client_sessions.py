@@ -1,4 +1,4 @@
-"""Messages in the caller's database transaction, on a real broker, SQLite and PostgreSQL."""
+"""Messages in the caller's database transaction, on a real broker and a real database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(
+    params=[
+        "postgres",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("sqlite", "mariadb")),
+    ]
+)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'orders.db'}"

@@ -36,7 +36,7 @@ orders = Table(
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["postgresql", pytest.param("sqlite", marks=pytest.mark.nightly)])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'orders.db'}"
