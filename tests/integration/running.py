@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,11 +15,32 @@ from checkback.testing.pipeline_process import QUICK_JVM, QUICK_SPARK
 from checkback.testing.topics import COMMIT, ROLLBACK, UNKNOWN
 
 COMMAND = str(Path(sys.executable).parent / "checkback")
+SPARK = "pyspark,py4j,pandas"
+LIGHT = """
+import sys
+from checkback.commands import main
+heavy = set(sys.argv.pop(1).split(","))
+sys.argv[0] = "checkback"
+try:
+    main()
+finally:
+    assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
 
 __all__ = [
-    "COMMAND", "COMMIT", "QUICK_JVM", "QUICK_SPARK", "ROLLBACK", "UNKNOWN", "Pipeline", "Topics",
-    "features", "require_share_groups", "wait_until",
+    "COMMAND", "COMMIT", "QUICK_JVM", "QUICK_SPARK", "ROLLBACK", "SPARK", "UNKNOWN", "Pipeline",
+    "Topics",
+    "features", "printed_without", "require_share_groups", "wait_until",
 ]  # fmt: skip
+
+
+def printed_without(heavy: str, *words: str) -> str:
+    """Run a command that has to succeed without these modules; return what it prints.
+
+    What imports Spark starts a JVM with it, and people wait for ten seconds.
+    """
+    program = [sys.executable, "-c", LIGHT, heavy, *words]
+    return subprocess.run(program, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def features(bootstrap_servers: str) -> dict[str, int]:

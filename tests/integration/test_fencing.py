@@ -106,11 +106,8 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
     left.flush()
     topics.send_raw(real, b"after", [], 0)
 
-    started_s = time.monotonic()
-    wait_until(lambda: topics.bodies(real) == ["after"], what="the timeout")
-
-    # The broker looks once a second which transactions are past their timeout.
-    assert time.monotonic() - started_s < TIMEOUT_MS / 1_000 + 10
+    # Without a timeout of its own a transaction may stay open for a minute.
+    wait_until(lambda: topics.bodies(real) == ["after"], 45, what="the timeout")
 
 
 @pytest.fixture

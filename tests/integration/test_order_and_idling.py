@@ -8,8 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.quickness import quick_run, run_without_spark
-from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import (
+    COMMAND,
+    COMMIT,
+    SPARK,
+    Pipeline,
+    Topics,
+    printed_without,
+    wait_until,
+)
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -109,10 +116,10 @@ def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(
         code, found = run_beside(settings, tmp_path, "checkpoint", "verify")
         assert (code, found["is_whole"], found["is_running"]) == (0, True, True)
         for words in (["doctor"], ["pending"], ["checkpoint", "inspect"]):
-            told = quick_run(pipeline.folder / "checkback.toml", *words)
-            run_without_spark(pipeline.folder / "checkback.toml", *words)
+            own = ("--config", str(pipeline.folder / "checkback.toml"), "--output", "json")
+            told = json.loads(printed_without(SPARK, *words, *own))
             if words == ["pending"]:
-                assert [one["transaction_id"] for one in told.data["pending"]] == ["silent"]
+                assert [one["transaction_id"] for one in told["pending"]] == ["silent"]
         code, found = run_beside(settings, tmp_path, "checkpoint", "repartition", "3")
         assert "still runs" in str(found["error"])
 

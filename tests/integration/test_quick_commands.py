@@ -5,11 +5,11 @@ Beside a running pipeline: test_order_and_idling.py.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from tests.integration.quickness import quick_run
-from tests.integration.running import Topics
+from tests.integration.running import SPARK, Topics, printed_without
 
 from checkback.deploy.settings import write_settings
 
@@ -25,8 +25,8 @@ def config(bootstrap_servers: str, unique: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_doctor_warns_of_a_pipeline_that_never_ran_and_that_quickly(config: Path) -> None:
-    told = quick_run(config, "doctor").data
+def test_the_doctor_warns_of_a_pipeline_that_never_ran_without_spark(config: Path) -> None:
+    told = json.loads(printed_without(SPARK, "doctor", "--config", str(config), "--output", "json"))
 
     by_check = {one["check"]: one for one in told["checks"]}
     assert told["failed"] == 0

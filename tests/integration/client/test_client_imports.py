@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PIPELINE = (
     "pyspark",
     "delta",
@@ -23,6 +25,7 @@ print([name for name in {PIPELINE} if name in sys.modules])
 """
 
 
+@pytest.mark.nightly  # by day the next one names what it must not load
 def test_the_client_is_imported_in_less_than_four_times_what_it_needs_takes() -> None:
     """Some 300 ms on a slow machine, of which Python, asyncio and librdkafka take 130.
 
