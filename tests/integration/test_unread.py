@@ -19,7 +19,7 @@ from checkback.operations.topics.lag import oldest_unread_ms, read_positions, to
 from checkback.protocol.configuration import Settings
 from checkback.streaming.reports.open_input import Stall, StallWatch
 
-HOLD_MS = 40_000
+HOLD_MS = 30_000
 """The end of each batch is held for so long, and nothing is read meanwhile."""
 
 

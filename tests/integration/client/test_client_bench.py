@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from bench.__main__ import parse
 from bench.client import JAR, measure_client
 from bench.sessions import KINDS
 from tests.integration.client.playing import Checkback
 
 from checkback.protocol.configuration import Settings
+
+pytestmark = pytest.mark.nightly  # of the bench alone
 
 
 def test_all_kinds_are_measured_in_turn(checkback: Checkback) -> None:

@@ -53,18 +53,6 @@ def test_the_clients_conform_in_one_group(
     assert len(rows) == len(WITH_A_PIPELINE) + 1
 
 
-@NEEDS_JAVA
-@pytest.mark.timeout(600)
-def test_what_needs_no_pipeline_holds_in_java(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--stages", "alone", "--folder", str(tmp_path / "kit")]
-
-    exit_code, rows = judge(capsys, options, JAVA)
-
-    assert exit_code == 0, rows
-
-
 def test_a_client_that_breaks_rules_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
