@@ -95,21 +95,14 @@ def per_batch(
     return taken
 
 
-def test_a_command_that_looks_into_an_object_store_prints_nothing_of_the_jvm(
-    s3: S3Server, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Eight lines of Spark's came before those of `verify` or `doctor`."""
-    with open_files(Settings(checkpoint=CHECKPOINT, spark=s3.spark)) as store:
-        assert store.last_batch("offsets") is None
-
-    assert capfd.readouterr() == ("", "")
-
-
 def test_of_two_writers_of_a_file_that_must_be_new_one_is_refused(
-    s3: S3Server, tmp_path: Path
+    s3: S3Server, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(checkpoint=CHECKPOINT, spark=s3.spark)
     with open_files(settings) as store:
+        assert store.last_batch("offsets") is None
+        # Eight lines of Spark's came before those of `verify` or `doctor`.
+        assert capfd.readouterr() == ("", "")
         assert isinstance(store, CheckpointStore)
         made = [store.create_own("rules/1.json", text) for text in ("first", "second")]
         store.replace_own("identity.json", "old")
