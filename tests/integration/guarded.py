@@ -87,12 +87,12 @@ class Acls:
         if wanted:
             for future in self.admin.create_acls(wanted).values():
                 future.result(30)
-        wait_until(lambda: all(self._has(one) for one in wanted), 10, "the rights are there")
+        wait_until(lambda: all(self._has(one) for one in wanted), what="the rights are there")
 
     def take(self, *bindings: AclBinding) -> None:
         for future in self.admin.delete_acls(list(map(_filter_of, bindings))).values():
             future.result(30)
-        wait_until(lambda: not any(map(self._has, bindings)), 10, "the rights are gone")
+        wait_until(lambda: not any(map(self._has, bindings)), what="the rights are gone")
 
     def _has(self, binding: AclBinding) -> bool:
         return bool(self.admin.describe_acls(_filter_of(binding)).result(30))

@@ -117,7 +117,7 @@ class World:
         The brokers end a transaction on its partitions only after its producer was answered: so the
         reader waits for that first.
         """
-        wait_until(lambda: self._ends(topic, COMMITTED) == self._ends(topic, UNCOMMITTED), 5)
+        wait_until(lambda: self._ends(topic, COMMITTED) == self._ends(topic, UNCOMMITTED))
         found = read_topic(self.settings.connection, topic)
         return [(one.key(), one.value(), one.headers() or []) for one in found]
 

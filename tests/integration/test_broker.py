@@ -8,20 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
+from tests.integration.running import COMMAND, wait_until
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
-
-CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +32,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 def checkback(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CHECKBACK, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def write(servers: str, topic: str, value: bytes) -> None:
@@ -187,7 +178,7 @@ class TestCommands:
         assert is_alive(pid)
 
     def test_a_start_that_is_cut_short_leaves_no_broker(self, tmp_path: Path) -> None:
-        with subprocess.Popen([CHECKBACK, "broker", "start", "--data-dir", str(tmp_path)]) as start:
+        with subprocess.Popen([COMMAND, "broker", "start", "--data-dir", str(tmp_path)]) as start:
             record = tmp_path / "broker.json"
             wait_until(record.exists)
             pid = json.loads(record.read_text())["pid"]

@@ -93,7 +93,7 @@ def test_a_start_ends_what_a_killed_job_left_open(topics: Topics, sink: SinkSett
 
     begin_epoch(sink, PARTITIONS, (0, 1), 0)
 
-    wait_until(lambda: topics.bodies(real) == ["after"], 30.0, "an aborted transaction")
+    wait_until(lambda: topics.bodies(real) == ["after"], what="an aborted transaction")
 
 
 def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(

@@ -120,7 +120,7 @@ class Group:
     def _fails_to_serve(self, producer: TransactionMQProducer) -> str:
         ops, answers = self._ops(), self._ops(answers=True)
         producer.send_message_in_transaction(Message(f"{self.topics.prefix}paid", b"x"), arg=None)
-        wait_until(lambda: self._ops() > ops, 10, "the op is there")
+        wait_until(lambda: self._ops() > ops, what="the op is there")
         half = self.topics.read(self.topics.names.half)[-1]
         headers = check_headers(half.headers() or [], 0, half.offset() or 0, 1)
         self.topics.send_raw(self.topics.names.check("orders"), half.value(), headers)

@@ -52,19 +52,19 @@ def test_a_killed_driver_and_a_second_one_write_each_final_once(
     with Pipeline(settings, tmp_path / "first", s3.environment) as first:
         first.wait_for("started")
         commit_some()
-        wait_until(all_there, 60, "finals of the first driver")
+        wait_until(all_there, what="finals of the first driver")
         commit_some()
         first.kill()
         first.start()
         first.wait_for("started")
-        wait_until(all_there, 60, "finals after the kill")
+        wait_until(all_there, what="finals after the kill")
         taken = per_batch(first, s3, commit_some)
-        wait_until(all_there, 60, "finals meanwhile")
+        wait_until(all_there, what="finals meanwhile")
         with Pipeline(settings, tmp_path / "second", s3.environment) as second:
             second.wait_for("started")
             commit_some()
             assert first.wait(60) == 4, first.errors()
-            wait_until(all_there, 60, "finals of the second driver")
+            wait_until(all_there, what="finals of the second driver")
             assert second.terminate() == 0, second.errors()
 
     assert topics.bodies(real) == sorted(sent)
@@ -86,9 +86,9 @@ def per_batch(
         pipeline.wait_for("progress")
         return (pipeline.events[-1]["batch_id"] or 0) > first
 
-    wait_until(lambda: has_batches(0), 60, "a batch")
+    wait_until(lambda: has_batches(0), what="a batch")
     begin, before = pipeline.events[-1]["batch_id"], Counter(s3.requests)
-    wait_until(lambda: has_batches(begin + 3), 60, "batches")
+    wait_until(lambda: has_batches(begin + 3), what="batches")
     batches = pipeline.events[-1]["batch_id"] - begin
     taken = {kind: (s3.requests[kind] - before[kind]) / batches for kind in s3.requests}
     print(f"{batches} batches, requests for each: {taken}")  # figures of docs/operating/deploy.md

@@ -14,7 +14,7 @@ from checkback.streaming.batch.partition_growth import PartitionGrowth
 def grow_half(topics: Topics, partitions: int) -> None:
     admin, half = AdminClient(topics.connection), topics.names.half
     admin.create_partitions([NewPartitions(half, partitions)])[half].result(30)
-    wait_until(lambda: len(sizes(topics)[half]) == partitions, 30)
+    wait_until(lambda: len(sizes(topics)[half]) == partitions)
 
 
 def sizes(topics: Topics) -> dict[str, dict[int, int]]:
@@ -34,7 +34,7 @@ def test_the_other_topics_get_as_many_partitions_as_the_half_topic_was_given(
 
     growth.follow(sizes(topics))
 
-    wait_until(lambda: {len(found) for found in sizes(topics).values()} == {5}, 30)
+    wait_until(lambda: {len(found) for found in sizes(topics).values()} == {5})
 
 
 def test_a_decided_topic_that_a_plan_has_grows_with_them(topics: Topics) -> None:
@@ -45,7 +45,7 @@ def test_a_decided_topic_that_a_plan_has_grows_with_them(topics: Topics) -> None
     PartitionGrowth(topics.connection, topics.names).follow(ends)
 
     known = AdminClient(topics.connection)
-    wait_until(lambda: len(known.list_topics(timeout=30).topics[decided].partitions) == 3, 30)
+    wait_until(lambda: len(known.list_topics(timeout=30).topics[decided].partitions) == 3)
 
 
 def test_each_number_of_partitions_is_asked_for_once(topics: Topics) -> None:
@@ -62,7 +62,7 @@ def test_each_number_of_partitions_is_asked_for_once(topics: Topics) -> None:
     follow(4)
 
     others = topics.names.read[1:]
-    wait_until(lambda: all(len(sizes(topics)[one]) == 4 for one in others), 30)
+    wait_until(lambda: all(len(sizes(topics)[one]) == 4 for one in others))
 
 
 def test_a_client_that_looked_before_finds_the_offsets_of_a_partition_that_was_added(
@@ -80,7 +80,7 @@ def test_a_client_that_looked_before_finds_the_offsets_of_a_partition_that_was_a
         except BrokerError:  # a partition has no leader yet for a moment after it was made
             return None
 
-    wait_until(lambda: ends(2) == [0, 0], 10, "the offsets of the partitions")
+    wait_until(lambda: ends(2) == [0, 0], what="the offsets of the partitions")
     grow_half(topics, 3)
 
-    wait_until(lambda: ends(3) == [0, 0, 0], 10, "the offsets of the partition that was added")
+    wait_until(lambda: ends(3) == [0, 0, 0], what="the offsets of the partition that was added")

@@ -63,11 +63,11 @@ def broker_killed(cluster: Cluster, world: World, *topics: str) -> Iterator[None
     client = admin(world)
     cluster.broker(1).kill()
     try:
-        wait_until(lambda: not any(is_whole(client, topic) for topic in topics), 60)
+        wait_until(lambda: not any(is_whole(client, topic) for topic in topics))
         yield
     finally:
         cluster.broker(1).restart()
-        wait_until(lambda: all(is_whole(client, topic) for topic in topics), 60)
+        wait_until(lambda: all(is_whole(client, topic) for topic in topics))
 
 
 def is_whole(client: AdminClient, topic: str) -> bool:

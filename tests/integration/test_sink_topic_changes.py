@@ -29,7 +29,7 @@ def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World)
     client = admin(either)
     client.create_partitions([NewPartitions(either.real, 4)])[either.real].result()
     # The broker that answers a listing learns of it a moment later.
-    wait_until(lambda: len(client.list_topics(either.real).topics[either.real].partitions) == 4, 30)
+    wait_until(lambda: len(client.list_topics(either.real).topics[either.real].partitions) == 4)
     writer.directory.clock_s = lambda: time.monotonic() + 60
 
     writer.write([commits(1)], 1)
@@ -50,7 +50,7 @@ def test_a_topic_that_was_recreated_smaller_loses_no_record(either: World) -> No
     writer.write([commits(0)], 0)
     client = admin(either)
     client.delete_topics([shrunk])[shrunk].result()
-    wait_until(lambda: shrunk not in client.list_topics().topics, 30)
+    wait_until(lambda: shrunk not in client.list_topics().topics)
     make_topic(either, "shrunk", partitions=2)
 
     report = writer.write([commits(1)], 1)
@@ -127,7 +127,7 @@ def block(world: World, *topics: str) -> None:
     producer.flush(30)
     for topic in topics:
         set_config(world, topic, max_message_bytes=str(MARKER_BYTES - 1))
-        wait_until(partial(takes_no_marker, world, topic), 30, "no record of that size is taken")
+        wait_until(partial(takes_no_marker, world, topic), what="no record of that size is taken")
     producer.commit_transaction(30)
 
 

@@ -84,7 +84,7 @@ def test_what_is_not_read_and_who_holds_it_up_is_seen_in_line_metrics_probe_and_
         stall, series = stall_of(pipeline), scraped(url)
         named = [one for one in Doctor(settings, now_ms).findings() if name in one.says]
         loader.abort_transaction(30)
-        wait_until(lambda: scraped(url) == [], 30, "no series once the transaction is over")
+        wait_until(lambda: scraped(url) == [], what="no series once the transaction is over")
 
     found = unread_on(line, half)
     assert found["records"] == 1

@@ -154,7 +154,7 @@ def test_an_idle_query_says_so(spark: SparkSession, tmp_path: Path) -> None:
         .trigger(processingTime="1 hour").start()
     )  # fmt: skip
     try:
-        wait_until(lambda: query.status["message"] == internals.IDLE_QUERY, 30, "an idle query")
+        wait_until(lambda: query.status["message"] == internals.IDLE_QUERY, what="an idle query")
     finally:
         query.stop()
 

@@ -116,7 +116,7 @@ class Checkback:
         self.started.append(producer)
         return producer
 
-    def read(self, topic: str, least: int = 0, timeout_s: float = 45.0) -> list[Any]:
+    def read(self, topic: str, least: int = 0, timeout_s: float = 180.0) -> list[Any]:
         """Return all records of a topic, after waiting until it has that many."""
         consumer = KafkaConsumer(**self.connection)
         partitions = partitions_of(consumer, topic)
@@ -178,7 +178,7 @@ def partitions_of(consumer: KafkaConsumer, topic: str) -> list[TopicPartition]:
     return found
 
 
-def eventually(condition: Callable[[], Any], timeout_s: float = 45.0) -> Any:
+def eventually(condition: Callable[[], Any], timeout_s: float = 180.0) -> Any:
     """Wait until a condition is truthy and return its value; fail when it does not become so."""
     deadline_s = time.monotonic() + timeout_s
     while not (value := condition()):

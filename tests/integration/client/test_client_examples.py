@@ -136,7 +136,7 @@ def test_service_that_is_killed_while_it_books(
         ThreadPoolExecutor(4) as callers,
     ):
         url = f"http://127.0.0.1:{port}/orders"
-        eventually(lambda: booked(url), 30)
+        eventually(lambda: booked(url))
         for number, done in enumerate(as_completed(callers.submit(booked, url) for _ in range(99))):
             done.result()
             if number == 20:

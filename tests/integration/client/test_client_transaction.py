@@ -212,7 +212,7 @@ def test_a_pipeline_that_refuses_transactions_is_heard_before_the_local_transact
     assert checkback.read(checkback.names.half) == []
 
     start_pipeline(rejects=False)
-    eventually(lambda: is_sent(producer), 10)
+    eventually(lambda: is_sent(producer))
     assert len(listener.executed) == 1
 
 

@@ -31,7 +31,7 @@ from checkback.relay.reading import RecordRules
 from checkback.relay.relay import Relay
 from checkback.testing import Topics
 
-STEPS_S = 30.0
+STEPS_S = 120.0
 RELAY = (sys.executable, "-c", "from checkback.commands import main; main()", "relay")
 
 

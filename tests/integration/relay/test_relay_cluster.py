@@ -55,7 +55,7 @@ def test_brokers_die_in_turn_and_nothing_is_lost_or_doubled(
         time.sleep(5)
         is_over.set()
         sender.join()
-        wait_until(lambda: {*sent} <= {*decided(stage)}, 60, "a record of each op")
+        wait_until(lambda: {*sent} <= {*decided(stage)}, what="a record of each op")
         assert [relay.is_alive for relay in relays] == [True, True], relays[0].errors()
         kinds, finals = stage.kinds(), stage.finals()
         assert [relay.terminate() for relay in relays] == [0, 0]

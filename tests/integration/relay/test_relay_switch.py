@@ -170,7 +170,7 @@ def test_a_partition_that_is_added_is_the_job_s_until_its_next_start(
     with story.job(story.on):
         grow_half(topics, 3)
         half = topics.send_half(b"a", story.real, partition=2)
-        wait_until(lambda: len(sizes(topics)[topics.names.op]) == 3, 30)
+        wait_until(lambda: len(sizes(topics)[topics.names.op]) == 3)
         # A client that looked before may not know the partition for minutes.
         Topics(topics.bootstrap_servers, topics.prefix).send_op(half, "a", COMMIT)
         story.wait_for("a")

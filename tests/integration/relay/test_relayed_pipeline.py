@@ -56,11 +56,11 @@ def test_what_the_relay_passes_is_the_job_s(topics: Topics, tmp_path: Path) -> N
             rolled_back, silent = stage.half("rolled back"), stage.half("silent")
             topics.send_op(rolled_back, "rolled back", ROLLBACK)
             topics.send_op((0, silent[1] + 1), "early", COMMIT)
-            wait_until(lambda: OpKind.EARLY in stage.kinds(), 60.0, "an op before its half")
+            wait_until(lambda: OpKind.EARLY in stage.kinds(), what="an op before its half")
             assert topics.send_half(b"early", stage.real) == (0, silent[1] + 1)
             wait_for_finals(stage, wanted)
             early, never = topics.names.discarded, ["early", "silent"]
-            wait_until(lambda: topics.bodies(early) == never, 60.0, f"discards {pipeline.drain()}")
+            wait_until(lambda: topics.bodies(early) == never, what=f"discards {pipeline.drain()}")
             kinds = stage.kinds()
             # A half that the job did not know to be delivered would be asked about.
             assert set(topics.bodies(topics.names.check("g"))) == {"early", "silent"}

@@ -148,7 +148,7 @@ def test_a_commit_whose_confirmation_was_lost_is_asked_back(
     sent: list[Any] = []
     with suppress(db.OperationalError), atomic():
         sent.append(producer.send("t", b"x"))
-    wait_until(lambda: ops(kafka) != {}, 5)
+    wait_until(lambda: ops(kafka) != {})
     assert ops(kafka) == {sent[0].transaction_id: "unknown"}
 
 

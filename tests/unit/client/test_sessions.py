@@ -181,7 +181,7 @@ def test_what_does_not_commit_is_never_delivered(
     if (connection := outer(target)) is not None:
         connection.close()
 
-    wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"}, 5)
+    wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"})
     assert (numbers(engine), logged(engine)) == ([], set())
     assert producer.log is not None
     assert producer.log.outcome(sent.transaction_id) is ROLLBACK
@@ -217,7 +217,7 @@ def test_a_savepoint_takes_back_what_was_sent_inside_it(
     send("after")
     commit(target)
 
-    wait_until(lambda: len(ops(kafka)) == len(sent), 5)
+    wait_until(lambda: len(ops(kafka)) == len(sent))
     said = {name: ops(kafka)[one.transaction_id] for name, one in sent.items()}
     assert said == {name: "rollback" if "back" in name else "commit" for name in sent}
     assert logged(engine) == {sent[name].transaction_id for name in sent if "back" not in name}
@@ -236,7 +236,7 @@ def test_savepoints_that_end_out_of_order_keep_the_transaction_from_its_commit(
             outer.rollback()
         with pytest.raises(LifeCycleError, match="from the inside out"):
             connection.commit()
-    wait_until(lambda: set(ops(kafka).values()) == {"rollback"}, 5)
+    wait_until(lambda: set(ops(kafka).values()) == {"rollback"})
 
 
 def test_a_half_that_can_not_be_stored_keeps_the_transaction_from_its_commit(
@@ -253,7 +253,7 @@ def test_a_half_that_can_not_be_stored_keeps_the_transaction_from_its_commit(
         commit(target)
     target.rollback()
 
-    wait_until(lambda: ops(kafka).get(stored.transaction_id) == "rollback", 5)
+    wait_until(lambda: ops(kafka).get(stored.transaction_id) == "rollback")
     core = producer._core
     assert isinstance(core, SessionCore)
     assert doubtful.transaction_id in core._halves._in_doubt
@@ -318,7 +318,7 @@ def test_a_commit_that_comes_after_a_checks_answer_fails(
         commit(target)
 
     assert "a check has answered rollback" in raised.value.__notes__[0]
-    wait_until(lambda: ops(kafka).get(late.transaction_id) == "rollback", 5)
+    wait_until(lambda: ops(kafka).get(late.transaction_id) == "rollback")
     assert sent.transaction_id not in logged(engine)
 
 
@@ -453,7 +453,7 @@ def test_what_has_ended_takes_no_message(kafka: list[Clients], producer: Produce
     sent.store(core.answer)
     with pytest.raises(LifeCycleError, match="before the commit"):
         joined.add(core, sent)
-    wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"}, 5)
+    wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"})
 
 
 @pytest.mark.parametrize("given", [{}, {"database": 1}, {"check": print, "database": 1}])
@@ -519,7 +519,7 @@ def test_old_rows_are_deleted(
         now_ms += 1_000
     monkeypatch.setattr("checkback.client.sessions.log_table.CLEANING_PAUSE_S", 0.001)
     cleaner = LogCleaner(log, retention_ms=1_500)
-    wait_until(lambda: logged(engine) == {"young"}, 5)
+    wait_until(lambda: logged(engine) == {"young"})
     cleaner.stop()
     # The clock stays: a deletion that had begun goes on after stop().
     assert producer.forget_before(now_ms + 10_000) == 1
@@ -563,7 +563,7 @@ def test_a_block_encloses_the_transaction_of_a_plain_connection(
             raise RuntimeError
     kafka[-1].halves[0].is_silent = False
     state = {"commit": "commit", "commit lost": "unknown"}.get(end, "rollback")
-    wait_until(lambda: ops(kafka)[sent[0].transaction_id] == state, 5)
+    wait_until(lambda: ops(kafka)[sent[0].transaction_id] == state)
     assert numbers(engine) == ([1] if "commit" in end else [])
     assert plain.log is not None
     outcome = plain.log.outcome(sent[0].transaction_id)
