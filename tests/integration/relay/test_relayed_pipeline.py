@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.decided import OpKind
 from checkback.testing.topics import create_plain_topics
@@ -44,11 +45,13 @@ def wait_for_finals(stage: RelayStage, wanted: list[str]) -> None:
         assert found == wanted, Counter(stage.kinds())
 
 
-def test_what_the_relay_passes_is_the_job_s(topics: Topics, tmp_path: Path) -> None:
+def test_what_the_relay_passes_is_the_job_s(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
     given = {"checkpoint": str(tmp_path / "checkpoint"), "check_max": 2}
     with relay_stage(topics, order="key", **given) as stage:
         create_plain_topics(stage.settings, [topics.names.check("g")], partitions=1)
-        with Pipeline(stage.settings, tmp_path) as pipeline:
+        with shared_jvm.pipeline(stage.settings, tmp_path) as pipeline:
             pipeline.wait_for("started")
             relay = started_relay(stage, 0)
             wanted = numbered("commit", 60)
