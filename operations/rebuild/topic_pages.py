@@ -31,7 +31,6 @@ from checkback.security import AccessControl
 from checkback.state import Page, Rules, SettledMarks, marks_of, unpack_settled
 from checkback.streaming.pages.event_columns import events_in
 from checkback.streaming.pages.page_key import page_key_of, page_of_key
-from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.decode import EVENT_COLUMNS, decode
 from checkback.streaming.source.verification import RecordVerification
 
@@ -114,7 +113,7 @@ def restored_rows(
         return read_topic(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = None if rules is None else RecordVerification(spark, AccessTable.of(rules))
+    verification = None if rules is None else RecordVerification(spark, rules)
     events = decode(topic(names.half), names, history.page_size, verification=verification)
     ops = decode(
         without_relayed(topic(names.op), relayed or {}),

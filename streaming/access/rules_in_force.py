@@ -12,24 +12,11 @@ from checkback.checkpoints.own_files.earlier_terms import earlier_access
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.rule_watch import RuleWatch
-from checkback.streaming.source.access_table import AccessTable
 
 
 @dataclass(slots=True)
 class AccessWatch(RuleWatch):
-    """The rules in force, as verification needs them."""
-
-    _table: AccessTable | None = None
-
-    @property
-    def table(self) -> AccessTable | None:
-        """The rules in force as a table; None where access control is off."""
-        rules = self.rules
-        if rules is None:
-            return None
-        if self._table is None or self._table.version != rules.version:
-            self._table = AccessTable.of(rules)
-        return self._table
+    """The rules in force, and how the terms of batches name them."""
 
     @property
     def version(self) -> str:

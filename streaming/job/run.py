@@ -280,7 +280,7 @@ class Job:
         planned: PlannedRun | None = None,
     ) -> StreamingQuery:
         """Start the query; given a planned run, one that ends after that batch."""
-        settings, table = self.settings, self._access.table
+        settings, access = self.settings, self._access.rules
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rows = read_topics(
             spark,
@@ -290,7 +290,7 @@ class Job:
             polls_small=self._polls_small,
             drops_topic=planned is not None and planned.drops_topic,
         )
-        verification = None if table is None else RecordVerification(spark, table)
+        verification = None if access is None else RecordVerification(spark, access)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(is_long=planned is None), self._ledger
         relay = self._relay_reading()

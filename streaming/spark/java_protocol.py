@@ -26,7 +26,7 @@ BLOCK_BYTES: Final = 64
 """Block size of SHA-1 and of SHA-256."""
 TOPIC: Final = "T"
 GROUP: Final = "G"
-"""Kinds of permissions, as the table of access rules has them (access_table.py)."""
+"""Kinds of permissions, as RecordVerifier.java has them."""
 OPENING_LINE_MAX: Final = f"HmacSHA256 {'t' * 249} {2**31 - 1} {2**31 - 1} {2**31 - 1}\n"
 """The longest line of sizes in signed content; Kafka's topics have 249 characters at most."""
 NUMBERS: Final = {

@@ -16,7 +16,8 @@ from checkback.client import LocalTransactionState, Message, TransactionMQProduc
 from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.security import SignatureAlgorithm
-from checkback.streaming.source.access_table import Pads
+from checkback.security.accounts import Secret
+from checkback.streaming.source.verification import pads_of
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_no_secret_is_anywhere_but_in_the_rules(
 
 def forms_of(secret: str) -> list[bytes]:
     """Return a secret and its pads, raw, in hexadecimal digits and in Base64; in small letters."""
-    pads = Pads.of(secret, SignatureAlgorithm.HMAC_SHA256)
+    pads = pads_of(Secret(secret, SignatureAlgorithm.HMAC_SHA256))
     raw = [secret.encode(), pads.inner, pads.outer]
     # Of a part of something larger Base64 shows the middle, in one of three ways.
     coded = [base64.b64encode(b"-" * at + one)[4:-4] for one in raw for at in range(3)]

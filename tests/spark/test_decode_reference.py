@@ -36,7 +36,6 @@ from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_system_topic
 from checkback.security import AccessControl
 from checkback.state import EventKind
 from checkback.streaming.batch.terms import TaskTerms
-from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.decode import decode
 from checkback.streaming.source.verification import RecordVerification
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
@@ -234,7 +233,7 @@ def test_with_access_control_it_becomes_what_the_rules_and_its_bytes_say(
     given = [row for row in records(chance, names, rules) if not names_a_system_topic(row)]
     reading = PlainReading(names, 1_024, rules)
     wanted = [event for event in map(reading.event, given) if event is not None]
-    verification = RecordVerification(spark, AccessTable.of(rules))
+    verification = RecordVerification(spark, rules)
 
     found = decode(rows_of(spark, given), names, 1_024, verification)
 

@@ -19,7 +19,6 @@ from checkback.security.record_signer import RecordSigner
 from checkback.state import EventKind
 from checkback.streaming.pages.event_columns import packed
 from checkback.streaming.pages.page_key import PageKeys
-from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.decode import decode
 from checkback.streaming.source.verification import RecordVerification
 
@@ -113,7 +112,7 @@ def restated(row: KafkaRow, stated: bytes) -> KafkaRow:
 
 @pytest.fixture(scope="module")
 def verification(spark: SparkSession) -> RecordVerification:
-    return RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    return RecordVerification(spark, AccessControl.parse(RULES, "rules"))
 
 
 def refusals(
@@ -286,7 +285,7 @@ def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) 
     rules = RULES.replace(
         "globalWhiteRemoteAddresses: []", 'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]'
     )
-    verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
+    verification = RecordVerification(spark, AccessControl.parse(rules, "rules"))
     listed = signer(born_host="10.7.0.1")
     behind = signer(born_host="10.7.0.1")
     # The client would not take this for an address.
@@ -350,7 +349,7 @@ def test_a_secret_of_any_size_signs_as_in_python(
     secret = "s" * size
     account = Account("a", (Secret(secret, algorithm),), is_admin=True)
     rules = AccessControl("rules", "version", (), {"a": account})
-    verification = RecordVerification(spark, AccessTable.of(rules))
+    verification = RecordVerification(spark, rules)
     by = signer("a", secret, algorithm=algorithm)
 
     found = refusals(spark, verification, [half(by, value=bytes(range(256)) * 3)])

@@ -28,7 +28,6 @@ from checkback.security.accounts import WORDS, Account, Secret
 from checkback.security.addresses import RemoteAddressStrategy
 from checkback.security.decision import AccessDecision, AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner
-from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.verification import RecordVerification
 
 RECORDS = 500
@@ -298,7 +297,7 @@ def test_a_record_is_judged_as_its_bytes_say(spark: SparkSession, seed: int) -> 
     rules = random_rules(chance)
     rows = [hostile(chance, rules) for _ in range(RECORDS)]
 
-    found = refusals(spark, RecordVerification(spark, AccessTable.of(rules)), rows)
+    found = refusals(spark, RecordVerification(spark, rules), rows)
 
     wanted = [int(plainly(rules, row)) for row in rows]
     # Of one that is believed other things may be wrong, which are judged later.

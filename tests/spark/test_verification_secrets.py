@@ -12,15 +12,15 @@ from tests.spark.harness import NAMES, kafka_rows
 from tests.spark.test_verification import RULES, half, refusals, signer
 
 from checkback.security import AccessControl, SignatureAlgorithm
-from checkback.streaming.source.access_table import AccessTable, Pads
+from checkback.security.accounts import Secret
 from checkback.streaming.source.decode import decode
-from checkback.streaming.source.verification import RecordVerification
+from checkback.streaming.source.verification import RecordVerification, pads_of
 
 SECRETS = [f"secret-of-{one}" for one in ("orders", "stock-new", "stock-old", "rocketmq")]
 
 
 def test_no_plan_shows_a_secret(spark: SparkSession) -> None:
-    verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    verification = RecordVerification(spark, AccessControl.parse(RULES, "rules"))
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     frame: Any = decode(kafka_rows(lines), NAMES, 1024, verification)
     query = frame._jdf.queryExecution()
@@ -41,7 +41,7 @@ def secrets_in(text: str) -> list[str]:
     """Return the secrets that a text shows, in any form that is enough to sign with."""
     found = []
     for secret in SECRETS:
-        pads = Pads.of(secret, SignatureAlgorithm.HMAC_SHA256)
+        pads = pads_of(Secret(secret, SignatureAlgorithm.HMAC_SHA256))
         raw = (secret.encode(), pads.inner, pads.outer)
         forms = (secret, *(one.hex() for one in raw), *(str(list(one))[1:-1] for one in raw))
         found += [secret for form in forms if form in text.lower()]
@@ -58,7 +58,7 @@ def test_no_log_shows_what_the_jvm_is_given(
     py4j.addHandler(caplog.handler)  # it may not tell the root logger
     try:
         rules = AccessControl.parse(RULES, "rules")
-        verification = RecordVerification(spark, AccessTable.of(rules))
+        verification = RecordVerification(spark, rules)
         assert refusals(spark, verification, [half(signer())]) == [0]
         logging.getLogger("py4j.clientserver").info("what is no command")
     finally:

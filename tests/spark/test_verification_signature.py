@@ -7,7 +7,6 @@ from tests.spark.test_verification import NOW_MS, RULES, changed, half, refusals
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.security import AccessControl
-from checkback.streaming.source.access_table import AccessTable
 from checkback.streaming.source.verification import RecordVerification
 
 SIGNATURE = said(half(signer())).rpartition(b" ")[2]
@@ -53,7 +52,7 @@ STATED: dict[bytes | None, RefusedReason] = {
 def test_whatever_else_signature_says_is_refused_for_what_is_wrong_with_it(
     spark: SparkSession,
 ) -> None:
-    verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    verification = RecordVerification(spark, AccessControl.parse(RULES, "rules"))
     rows = [changed(half(signer()), "Signature", stated) for stated in STATED]
 
     found = refusals(spark, verification, rows)

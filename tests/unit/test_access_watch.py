@@ -50,7 +50,7 @@ def test_without_a_file_access_control_is_off() -> None:
     watch = AccessWatch(None)
     watch.read()
 
-    assert (watch.table, watch.version, watch.has_changed()) == (None, "", False)
+    assert (watch.rules, watch.version, watch.has_changed()) == (None, "", False)
 
 
 def test_a_changed_file_is_taken(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_changed_file_is_taken(tmp_path: Path) -> None:
     assert watched.watch.version == before
     assert watched.later()
     assert watched.watch.version != before
-    assert watched.watch.table is not None
-    assert list(watched.watch.table.accounts) == ["another"]
+    assert watched.watch.rules is not None
+    assert list(watched.watch.rules.accounts) == ["another"]
     assert not watched.later()
 
 
@@ -79,11 +79,11 @@ def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(tmp_p
 
     assert [watched.later(text) for text in (*cuts, changed)] == [False] * 4
     assert watched.watch.problem == ""
-    assert watched.watch.table is not None
-    assert len(watched.watch.table.accounts) == 4
+    assert watched.watch.rules is not None
+    assert len(watched.watch.rules.accounts) == 4
 
     assert watched.later()
-    assert len(watched.watch.table.accounts) == 4
+    assert len(watched.watch.rules.accounts) == 4
     assert not watched.later()
 
 
@@ -145,12 +145,12 @@ def test_a_broken_file_leaves_the_rules_in_force_and_is_told(
     tmp_path: Path, text: str | None
 ) -> None:
     watched = Watched(tmp_path)
-    before = watched.watch.table
+    before = watched.watch.rules
     if text is None:
         watched.file.unlink()
 
     assert not watched.later(text)
-    assert watched.watch.table is before
+    assert watched.watch.rules is before
     assert "plain_acl.yml" in watched.watch.problem
 
     watched.later(RULES)
@@ -192,8 +192,8 @@ def test_a_start_takes_no_file_that_is_half_written(tmp_path: Path) -> None:
 
     watch.read()
 
-    assert watch.table is not None
-    assert list(watch.table.accounts) == ["service", "another"]
+    assert watch.rules is not None
+    assert list(watch.rules.accounts) == ["service", "another"]
 
 
 def test_a_start_waits_for_rules_no_longer_than_ten_looks(tmp_path: Path) -> None:

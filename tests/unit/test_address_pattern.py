@@ -1,77 +1,15 @@
-"""Rules as verification looks them up: checkback.streaming.source.access_table."""
+"""Lists of addresses as one regular expression, compared with what each list matches."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
-import json
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkback.protocol.errors import ConfigurationError
-from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
-from checkback.streaming.source.access_table import AccessTable, AccountFlag, Pads, exception_key
+from checkback.security import RemoteAddressStrategy
 from checkback.streaming.source.address_pattern import SEPARATOR, address_pattern
-
-RULES = """
-accounts:
-- accessKey: service
-  secretKey: the-secret-of-service
-  defaultTopicPerm: PUB
-  topicPerms: [denied=DENY, same=PUB|SUB, read=SUB]
-  groupPerms: [own=PUB, both=PUB|SUB, read=SUB]
-- accessKey: operators
-  secretKey: [the-new-secret, the-old-secret]
-  signatureAlgorithm: HmacSHA1
-  admin: true
-"""
-
-
-def table(text: str = RULES) -> AccessTable:
-    return AccessTable.of(AccessControl.parse(text, "rules"))
-
-
-def test_a_table_has_the_rules() -> None:
-    found = table()
-
-    service, operators = found.accounts["service"], found.accounts["operators"]
-    assert service.flags == AccountFlag.TOPICS_BY_DEFAULT
-    assert operators.flags == AccountFlag.ADMIN | AccountFlag.SHA1 | AccountFlag.SECOND_SHA1
-    assert [len(one.pads) for one in (service, operators)] == [1, 2]
-    assert found.exceptions == {
-        exception_key("service", "T", "denied"): False,
-        exception_key("service", "T", "read"): False,
-        exception_key("service", "G", "own"): True,
-        exception_key("service", "G", "both"): True,
-        exception_key("service", "A", "both"): True,
-    }
-
-
-def test_no_form_of_a_table_shows_a_secret() -> None:
-    shown = repr(table()) + json.dumps(table().as_data()) + repr(table().accounts)
-
-    assert "the-" not in shown
-    assert "service" in shown
-
-
-def test_an_access_key_with_a_line_end_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="line end"):
-        table(RULES.replace("accessKey: service", 'accessKey: "ser\\nvice"'))
-
-
-@pytest.mark.parametrize("size", [1, 64, 65, 300])
-def test_an_hmac_is_two_hashes_over_the_pads(size: int) -> None:
-    pads = Pads.of("s" * size, SignatureAlgorithm.HMAC_SHA256)
-
-    inner = hashlib.sha256(pads.inner + b"content").digest()
-    made = hashlib.sha256(pads.outer + inner).digest()
-
-    assert made == hmac.digest(b"s" * size, b"content", "sha256")
-
 
 # Few numbers, so that drawn addresses meet drawn patterns; 1 and 10, 9 and a have digits in common.
 V4_NUMBERS = st.sampled_from([0, 1, 9, 10, 11, 19, 20, 255])
