@@ -45,11 +45,10 @@ class ProducerOptions:
             librdkafka's callback for ``sasl.mechanism=OAUTHBEARER``.
         send_msg_timeout_ms: time for all tries of one send together. The first send to a topic asks
             the brokers about it before, for as long at most; later sends ask in the background.
-        retry_times_when_send_failed: tries after the first one.
+        retry_times_when_send_failed: tries after the first one: of a half, elsewhere if that may
+            help; of a plain message, on the same queue.
         max_message_size: largest body in bytes.
         compression_type: how Kafka batches are compressed, None for not at all.
-        retry_another_broker_when_not_store_ok: whether a plain message that the leader has, but
-            not safely, is sent again elsewhere; it may then be there twice.
         send_latency_fault_enable: whether slow and failing brokers are avoided for a while.
         async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
             is refused.
@@ -85,7 +84,6 @@ class ProducerOptions:
     retry_times_when_send_failed: int = 2
     max_message_size: int = 4_194_304
     compression_type: Compression | None = None
-    retry_another_broker_when_not_store_ok: bool = False
     send_latency_fault_enable: bool = False
     async_sends_max: int = 10_000
     check_thread_pool_max_size: int = 1
@@ -149,7 +147,6 @@ class ProducerKeywords(TypedDict, total=False):
     retry_times_when_send_failed: int
     max_message_size: int
     compression_type: Compression | None
-    retry_another_broker_when_not_store_ok: bool
     send_latency_fault_enable: bool
     async_sends_max: int
     check_thread_pool_max_size: int

@@ -274,11 +274,11 @@ class DefaultMQProducer:
 
         A message with a ``queue_id`` goes to that queue. Of a message with a record ``key`` the key
         chooses the queue, as in any Kafka client. For all others the producer takes the topic's
-        queues by turns; after a failed try it avoids the broker of that try.
+        queues by turns, those last whose brokers are away. Further tries go to the same queue.
 
         Args:
             message: what to send.
-            selector: chooses the queue instead; the producer then tries only once.
+            selector: chooses the queue instead.
             argument: the producer passes it to the selector.
 
         Raises:
@@ -291,34 +291,36 @@ class DefaultMQProducer:
         sender = self._ready(message)
         with self._running:
             if selector is None:
-                return sender.send(message, sender.by_turns(message), self._tries_max)
-            return sender.send(message, sender.by_selector(message, selector, argument), 1)
+                return sender.send(message, sender.by_turns(message))
+            return sender.send(message, sender.by_selector(message, selector, argument))
 
     def send_async(
         self, message: Message, callback: SendCallback | None = None
     ) -> Future[SendResult]:
-        """Send without waiting (RocketMQ's ASYNC), with as many tries as ``send`` has.
+        """Send without waiting (RocketMQ's ASYNC).
 
         Args:
             message: what to send.
             callback: the producer calls it when the send has ended.
 
         Returns:
-            A future that ends with the result or the error within ``send_msg_timeout_ms``.
+            A future that ends with the result or the error, where no broker answers some seconds
+            after ``send_msg_timeout_ms``.
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: not started, shut down, or forked.
+            BrokerError: the topic does not exist, or this user may not describe it.
             SendError: ``async_sends_max`` other sends are under way.
         """
         sender = self._ready(message)
-        result = sender.send_async(message, sender.by_turns(message), self._tries_max)
+        result = sender.send_async(message, sender.by_turns(message))
         if callback is not None:
             result.add_done_callback(callback)
         return result
 
     def send_one_way(self, message: Message) -> None:
-        """Send in one try and do not wait; a failure is logged and counted (RocketMQ's ONEWAY).
+        """Send and do not wait; a failure is logged and counted (RocketMQ's ONEWAY).
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
@@ -329,7 +331,7 @@ class DefaultMQProducer:
         sender.send_one_way(message, sender.by_turns(message))
 
     def send_to_queue(self, message: Message, queue: MessageQueue) -> SendResult:
-        """Send to that queue, in one try, and wait.
+        """Send to that queue, and wait.
 
         Raises:
             InvalidMessageError: the message can't be sent as it is, or the topic has no such queue.
@@ -338,7 +340,7 @@ class DefaultMQProducer:
         """
         sender = self._ready(message)
         with self._running:
-            return sender.send(message, sender.fixed(message, queue), 1)
+            return sender.send(message, sender.fixed(message, queue))
 
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic in order.

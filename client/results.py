@@ -18,13 +18,13 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     """The leader has it, the replicas did not confirm in time (Kafka's REQUEST_TIMED_OUT).
 
-    Only plain sends return it: librdkafka repeats a half until its time is over, and then the send
-    raises a SendError.
+    Only plain sends without further tries return it: librdkafka repeats others until their time is
+    over, and then the send raises a SendError.
     """
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
     """The leader has it, too few replicas do (Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 
-    A half has it only if the brokers answered so to each of its tries.
+    A message has it only if the brokers answered so to each of its tries.
     """
 
 

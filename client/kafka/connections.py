@@ -98,8 +98,9 @@ class KafkaClients:
         )
 
     def plain_producer(self, on_error: Callable[[Any], None]) -> Producer:
-        """Open a producer that tries once; its caller decides what to try again, and where."""
-        ours = {**NOT_IDEMPOTENT, "acks": "all", "retries": 0, "linger.ms": 0}
+        """Open a producer that tries again on the same partition; a message may be there twice."""
+        retries = self.options.retry_times_when_send_failed
+        ours = {**NOT_IDEMPOTENT, "acks": "all", "retries": retries, "linger.ms": 0}
         return self._open_producer(on_error, ours)
 
     def op_producer(

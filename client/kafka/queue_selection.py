@@ -16,7 +16,6 @@ def choose_partition(
     leaders: Mapping[int, int | None],
     turn: int,
     *,
-    last_broker: int | None = None,
     barred: frozenset[int] = frozenset(),
     faults: FaultTable | None = None,
     now_ms: float = 0,
@@ -24,12 +23,10 @@ def choose_partition(
     """Return the next partition in turn, among those that are best to take.
 
     It keeps RocketMQ's order: partitions of available brokers come first, then those of reachable
-    ones, in both cases without the broker of the last try, then all others. Partitions without a
-    leader come last.
+    ones, then all others. Partitions without a leader come last.
 
     Args:
         leaders: the leader broker of each partition, None where it has none.
-        last_broker: the broker of the last try of the same message.
         barred: partitions to leave out, for example because they rejected the same message.
         faults: what is known of the brokers; None: their faults do not matter.
         now_ms: the time now, on the clock of ``faults``.
@@ -37,15 +34,14 @@ def choose_partition(
     order = sorted(leaders)
     choices = [partition for partition in order if partition not in barred] or order
     choices = _narrow(choices, lambda one: leaders[one] is not None) or choices
-    others = [one for one in choices if leaders[one] != last_broker]
     if faults is not None:
         table = faults
-        others = _narrow(
-            others,
+        best = _narrow(
+            choices,
             lambda one: table.available(_broker(leaders, one), now_ms),
             lambda one: table.reachable(_broker(leaders, one)),
         )
-    choices = others or choices
+        choices = best or choices
     return choices[turn % len(choices)]
 
 

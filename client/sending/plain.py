@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import threading
@@ -38,108 +37,30 @@ from checkback.protocol.properties import Headers
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """A span of time on a monotonic clock."""
-
-    started_ms: float
-    timeout_ms: float
-    tries_max: int
-
-    def remaining_ms(self, now_ms: float) -> float:
-        """Return what is left, never less than zero."""
-        return max(0.0, self.started_ms + self.timeout_ms - now_ms)
-
-    def allows(self, tries_begun: int, now_ms: float) -> bool:
-        """Tell whether another try may begin."""
-        return tries_begun < self.tries_max and self.remaining_ms(now_ms) > 0
-
-
-class Timers:
-    """Runs actions at their time, in one daemon thread."""
-
-    def __init__(self, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()  # orders actions of equal times
-        self._changed = threading.Condition()
-        self._closed = False
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def after(self, delay_ms: float, action: Callable[[], None]) -> bool:
-        """Run an action after a while; it must not block.
-
-        False: the timers are closed; the action is dropped.
-        """
-        at_s = self._now_s() + delay_ms / 1000
-        with self._changed:
-            if self._closed:
-                return False
-            heapq.heappush(self._due, (at_s, next(self._numbers), action))
-            self._changed.notify()
-            return True
-
-    def close(self) -> None:
-        """Run nothing any more."""
-        with self._changed:
-            self._closed = True
-            self._due.clear()
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while (action := self._next()) is not None:
-            try:
-                action()
-            except BaseException:  # even SystemExit: other actions wait for this thread
-                _log.exception("A delayed action failed")
-
-    def _next(self) -> Callable[[], None] | None:
-        """Wait for the next action and return it, None once closed."""
-        with self._changed:
-            while not self._closed:
-                left_s = self._due[0][0] - self._now_s() if self._due else None
-                if left_s is not None and left_s <= 0:
-                    return heapq.heappop(self._due)[2]
-                self._changed.wait(left_s)
-        return None
-
-
 BY_KEY: Final = -1
 """The queue id where the key chooses the partition, as in every Kafka client."""
-PAUSE_BEFORE_TRY_MS: Final = 100
-"""Clients learn a moment later that a leader has moved; without a pause all tries would be used
-up."""
+PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""Reports of records that a shutdown took out of librdkafka's queue."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainRecord:
-    """A plain message as it goes on the wire."""
-
-    msg_id: str
-    body: bytes | None
-    key: bytes | None
-    headers: Headers
-
-
-SENT_AWAY: Final = PlainRecord(msg_id="", body=b"", key=None, headers=[])
-"""Stands in a send that has ended: timers keep the send for a while, and need not keep a body."""
-
-
-@dataclass(eq=False)
-class PlainTry:
-    """One try, and the report of it that librdkafka calls.
+@dataclass(eq=False, slots=True)
+class PlainSend:
+    """A message on its way, and the report of it that librdkafka calls.
 
     Args:
-        broker: the queue's leader, None where that is not known.
+        queue: where it goes; the report says where, if the key chooses.
+        done: where the report puts itself.
+        on_error: called with the queue of a send that no broker confirmed.
     """
 
-    send: PlainSend
+    msg_id: str
     queue: MessageQueue
-    broker: int | None
     done: deque[Any]
+    counters: Counters
+    on_error: Callable[[MessageQueue], None]
     error: KafkaError | None = None
     message: KafkaMessage | None = None
+    result: Future[SendResult] = field(default_factory=Future)
 
     def __call__(self, error: KafkaError | None, message: KafkaMessage) -> None:
         """Take the report."""
@@ -147,158 +68,59 @@ class PlainTry:
         self.done.append(self)
 
     def wake(self) -> None:
-        """Go on by what the report says."""
-        self.send.reported(self)
-
-
-@dataclass(eq=False)
-class PlainSend:
-    """The tries of one message.
-
-    Args:
-        choose: returns queue and leader broker for the next try, given the last try's broker.
-        hand_over: gives a record for a queue to Kafka's producer; the try takes the report.
-        left_early: tells whether the broker of a try without a report is away, so that the try
-            ends.
-        try_again_not_store_ok: whether stored but not safely counts as a failed try.
-    """
-
-    record: PlainRecord
-    choose: Callable[[int | None], tuple[MessageQueue, int | None]]
-    hand_over: Callable[[PlainRecord, PlainTry], None]
-    after: Callable[[float, Callable[[], None]], object]
-    budget: Budget
-    counters: Counters
-    left_early: Callable[[PlainTry], bool] = lambda _: False
-    done: deque[Any] = field(default_factory=deque)
-    try_again_not_store_ok: bool = False
-    result: Future[SendResult] = field(default_factory=Future)
-    _tries: int = 0
-    _current: PlainTry | None = None
-    _is_doubtful: bool = False
-
-    def start(self) -> Future[SendResult]:
-        """Begin the first try; return the future of the result, which fails with SendError."""
-        self._try()
-        return self.result
-
-    def give_up(self) -> None:
-        """End the send because its time is over; does nothing when it has ended."""
-        self._give_up(f"it was not confirmed within {self.budget.timeout_ms:g} ms")
-
-    def shut_down(self) -> None:
-        """End the send because the producer is shut down; does nothing when it has ended."""
-        self._give_up("the producer was shut down before it was confirmed")
-
-    def reported(self, attempt: PlainTry) -> None:
-        """Take the report of a try; even an abandoned try may still store the message."""
-        message = attempt.message
-        if message is None:
-            return
-        if attempt.error is None:
+        """End the send by what the report says; the shutdown itself ends those that it purges."""
+        error, message, self.message = self.error, self.message, None
+        if error is None and message is not None:
             offset = message.offset()
-            self._stored(_queue_of(attempt), -1 if offset is None else offset)
-            attempt.message = None
-        elif attempt is self._current:
-            self._failed(attempt, attempt.error)
+            self._stored(message, -1 if offset is None else offset, SendStatus.SEND_OK)
+        elif error is not None and error.code() not in PURGED:
+            status = not_safely_stored(error.code())
+            if status is not None:
+                self._stored(message, -1, status)
+            else:
+                self.failed(error)
 
-    def _give_up(self, problem: str) -> None:
-        self._fail(self._error(problem, in_doubt=True))
+    def failed(self, error: KafkaError) -> None:
+        """End the send by an error of librdkafka's."""
+        is_certain = is_refusal(error.code())
+        self.give_up(error.str(), in_doubt=not is_certain)
+        if not is_certain:
+            self.on_error(self.queue)
 
-    def _try(self) -> None:
-        record = self.record  # read first: a send that ends drops its record
-        if self.result.done():
-            return
-        self._tries += 1
+    def give_up(self, problem: str, *, in_doubt: bool = True) -> bool:
+        """End the send as not confirmed; return whether it had not ended yet."""
+        doubt = "It may be stored: sent again, it may be there twice."
+        remedy = doubt if in_doubt else "Nothing was stored: send it again when Kafka takes it."
+        said = f"The message was not sent: {problem}."
+        return self.end_by(SendError(said, remedy=remedy, in_doubt=in_doubt))
+
+    def end_by(self, error: Exception) -> bool:
+        """End the send by an error; return whether it had not ended yet."""
         try:
-            queue, broker = self.choose(self._current.broker if self._current else None)
-            attempt = self._current = PlainTry(self, queue, broker, self.done)
-            self.hand_over(record, attempt)
-        except KafkaException as error:
-            self._failed(None, error_of(error))
-        except BufferError:
-            self._failed(None, KafkaError(KafkaError._QUEUE_FULL))
-        except RuntimeError:
-            self._failed(None, KafkaError(KafkaError._STATE))  # it was closed meanwhile
-        except Exception as error:
-            # Any error: the caller waits for the result.
-            problem = one_line(error)
-            self._fail(self._error(problem, in_doubt=True) if self._is_doubtful else error)
-        else:
-            if self._tries < self.budget.tries_max:
-                share_ms = self.budget.timeout_ms / self.budget.tries_max
-                self.after(share_ms, lambda: self._leave(attempt))
+            self.result.set_exception(error)
+        except InvalidStateError:
+            return False
+        self.counters.add(ClientEvent.SEND_FAILED)
+        return True
 
-    def _leave(self, attempt: PlainTry) -> None:
-        """Try elsewhere when the broker of a try without a report is away."""
-        if attempt is self._current and attempt.message is None and self.left_early(attempt):
-            self._failed(attempt, KafkaError(KafkaError._TRANSPORT))
-
-    def _stored(
-        self, queue: MessageQueue | None, offset: int, status: SendStatus = SendStatus.SEND_OK
-    ) -> None:
+    def _stored(self, message: KafkaMessage | None, offset: int, status: SendStatus) -> None:
+        queue: MessageQueue | None = self.queue
+        if self.queue.queue_id == BY_KEY:
+            chosen = None if message is None else message.partition()
+            is_told = chosen is not None and chosen >= 0
+            queue = MessageQueue(self.queue.topic, chosen or 0) if is_told else None
         result = SendResult(
-            send_status=status,
-            msg_id=self.record.msg_id,
-            message_queue=queue,
-            queue_offset=offset,
+            send_status=status, msg_id=self.msg_id, message_queue=queue, queue_offset=offset
         )
         try:
             self.result.set_result(result)
         except InvalidStateError:
             return  # its time is over, or the caller cancelled it
-        self._let_go()
         self.counters.add(ClientEvent.SENT)
-
-    def _failed(self, attempt: PlainTry | None, error: KafkaError) -> None:
-        code = error.code()
-        status = not_safely_stored(code)
-        # Never reset: that a later try is refused does not settle this one.
-        self._is_doubtful = self._is_doubtful or (attempt is not None and not is_refusal(code))
-        if status is not None and attempt is not None and not self.try_again_not_store_ok:
-            self._stored(_queue_of(attempt), -1, status)
-        elif not is_refusal(code) and self.budget.allows(self._tries, _now_ms()):
-            self.counters.add(ClientEvent.SEND_RETRIED)
-            self.after(PAUSE_BEFORE_TRY_MS, self._try)
-        else:
-            self._fail(self._error(error.str(), in_doubt=self._is_doubtful))
-
-    def _fail(self, error: Exception) -> None:
-        try:
-            self.result.set_exception(error)
-        except InvalidStateError:
-            return
-        self._let_go()
-        self.counters.add(ClientEvent.SEND_FAILED)
-
-    def _let_go(self) -> None:
-        self.record, self._current = SENT_AWAY, None
-
-    def _error(self, problem: str, *, in_doubt: bool) -> SendError:
-        doubt = "It may be stored: sent again, it may be there twice."
-        remedy = doubt if in_doubt else "Nothing was stored: send it again when Kafka takes it."
-        return SendError(
-            f"The message was not sent, in {self._tries} tries: {problem}.",
-            remedy=remedy,
-            tries=self._tries,
-            in_doubt=in_doubt,
-        )
-
-
-def _queue_of(attempt: PlainTry) -> MessageQueue | None:
-    """Return the queue of a try; where the key chose it, the report says which."""
-    queue = attempt.queue
-    if queue.queue_id != BY_KEY:
-        return queue
-    chosen = None if attempt.message is None else attempt.message.partition()
-    return None if chosen is None or chosen < 0 else MessageQueue(queue.topic, chosen)
-
-
-Choice = Callable[[int | None], tuple[MessageQueue, int | None]]
 
 
 class PlainSender:
-    """Sends plain messages through a Kafka producer that tries once."""
+    """Sends plain messages; librdkafka tries again, on the same queue, until the time is over."""
 
     def __init__(
         self,
@@ -320,47 +142,46 @@ class PlainSender:
         self._counters = counters
         self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
-        self._timers = Timers("checkback-plain-sends")
         self._room = threading.Semaphore(options.async_sends_max)
         self._not_waited_for: set[PlainSend] = set()
+        self._is_closed = False
 
-    def send(self, message: Message, choice: Choice, tries_max: int) -> SendResult:
+    def send(self, message: Message, queue: MessageQueue) -> SendResult:
         """Send and wait.
 
         Raises:
             SendError: it was not, or not certainly, stored.
         """
-        under_way = self._new_send(message, choice, tries_max)
-        result = under_way.start()
+        under_way, timeout_ms = self._new_send(queue), self._options.send_msg_timeout_ms
+        self._hand_over(under_way, message)
         try:
-            return result.result(under_way.budget.remaining_ms(_now_ms()) / 1000)
+            return under_way.result.result(timeout_ms / 1_000)
         except FutureTimeoutError:
-            under_way.give_up()
-            return result.result(0)
+            under_way.give_up(f"it was not confirmed within {timeout_ms} ms")
+            return under_way.result.result(0)
 
-    def send_async(self, message: Message, choice: Choice, tries_max: int) -> Future[SendResult]:
+    def send_async(self, message: Message, queue: MessageQueue) -> Future[SendResult]:
         """Send without waiting.
 
         Raises:
             SendError: ``async_sends_max`` sends wait already.
         """
-        under_way = self._new_send(message, choice, tries_max)
+        under_way = self._new_send(queue)
         self._take_room()
         self._not_waited_for.add(under_way)
         under_way.result.add_done_callback(lambda _: self._ended(under_way))
-        result = under_way.start()
-        timeout_ms = under_way.budget.timeout_ms
-        if not result.done() and not self._timers.after(timeout_ms, under_way.give_up):
-            under_way.shut_down()
-        return result
+        self._hand_over(under_way, message)
+        if self._is_closed:
+            _shut_down(under_way)
+        return under_way.result
 
-    def send_one_way(self, message: Message, choice: Choice) -> None:
+    def send_one_way(self, message: Message, queue: MessageQueue) -> None:
         """Send, and only log and count when it fails.
 
         Raises:
             SendError: ``async_sends_max`` sends wait already.
         """
-        self.send_async(message, choice, tries_max=1).add_done_callback(_log_failure)
+        self.send_async(message, queue).add_done_callback(_log_failure)
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic in order.
@@ -370,39 +191,35 @@ class PlainSender:
         """
         return [MessageQueue(topic, partition) for partition in self._leaders(topic)]
 
-    def by_turns(self, message: Message) -> Choice:
-        """Choose a queue by turns, avoiding the last try's broker; by key where there is one."""
+    def by_turns(self, message: Message) -> MessageQueue:
+        """Choose the message's own queue, else by key where there is one, else by turns.
+
+        Queues whose brokers are away come last in turn.
+        """
         topic = message.topic
         if message.queue_id is not None:
             return self.fixed(message, MessageQueue(topic, message.queue_id))
+        leaders = self._leaders(topic)
         if message.key is not None:
-            self._leaders(topic)  # there has to be such a topic
-            return lambda _: (MessageQueue(topic, BY_KEY), None)
-
-        def choose(last_broker: int | None) -> tuple[MessageQueue, int | None]:
-            if last_broker is not None:
-                self._brokers.silent(last_broker)
-                self._facts.refresh(topic)
-            leaders = self._leaders(topic)
-            partition = choose_partition(
-                leaders,
-                next(self._turns),
-                last_broker=last_broker,
-                faults=self._faults,
-                now_ms=_now_ms(),
-            )
-            return MessageQueue(topic, partition), leaders[partition]
-
-        return choose
+            return MessageQueue(topic, BY_KEY)
+        away = [number for number, one in leaders.items() if self._brokers.is_left_alone(one)]
+        partition = choose_partition(
+            leaders,
+            next(self._turns),
+            barred=frozenset(away),
+            faults=self._faults,
+            now_ms=time.monotonic() * 1_000,
+        )
+        return MessageQueue(topic, partition)
 
     def by_selector(
         self, message: Message, selector: MessageQueueSelector, argument: Any
-    ) -> Choice:
+    ) -> MessageQueue:
         """Let the application choose the queue."""
         return self.fixed(message, selector(self.queues(message.topic), message, argument))
 
-    def fixed(self, message: Message, queue: MessageQueue) -> Choice:
-        """Choose that queue, each time.
+    def fixed(self, message: Message, queue: MessageQueue) -> MessageQueue:
+        """Return that queue, once it is known to be one of the message's topic.
 
         Raises:
             InvalidMessageError: there is no such queue, or it is another topic's.
@@ -419,52 +236,39 @@ class PlainSender:
                 f"{queue.topic} has no queue {queue.queue_id}; it has {len(leaders)}.",
                 topic=queue.topic,
             )
-        return lambda _: (queue, leaders[queue.queue_id])
+        return queue
 
     def close(self, timeout_s: float) -> int:
-        """Send what waits, close, and end all other sends; return how many had tries left."""
+        """Send what waits, close, and end all other sends; return how many that were."""
         self._polled.close(timeout_s)
-        self._timers.close()
-        left = list(self._not_waited_for)
-        for under_way in left:
-            under_way.shut_down()
-        return len(left)
+        self._is_closed = True
+        return sum(map(_shut_down, list(self._not_waited_for)))
 
     def _ended(self, under_way: PlainSend) -> None:
         self._not_waited_for.discard(under_way)
         self._room.release()
 
-    def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
-        return PlainSend(
-            record=self._record(message),
-            choose=choice,
-            hand_over=self._hand_over,
-            after=self._timers.after,
-            budget=Budget(_now_ms(), self._options.send_msg_timeout_ms, tries_max),
-            counters=self._counters,
-            left_early=lambda attempt: self._brokers.is_away(attempt.broker),
-            done=self._polled.done,
-            try_again_not_store_ok=self._options.retry_another_broker_when_not_store_ok,
-        )
+    def _new_send(self, queue: MessageQueue) -> PlainSend:
+        return PlainSend(self._new_id(), queue, self._polled.done, self._counters, self._silent)
 
-    def _hand_over(self, record: PlainRecord, attempt: PlainTry) -> None:
-        self._polled.produce(is_signed=False)(
-            topic=attempt.queue.topic,
-            value=record.body,
-            key=record.key,
-            partition=attempt.queue.queue_id,
-            on_delivery=attempt,
-            headers=record.headers,
-        )
-
-    def _record(self, message: Message) -> PlainRecord:
-        msg_id = self._new_id()
-        return PlainRecord(
-            msg_id=msg_id,
-            body=message.body,
-            key=message.record_key(),
-            headers=plain_headers(message, msg_id),
-        )
+    def _hand_over(self, under_way: PlainSend, message: Message) -> None:
+        try:
+            self._polled.produce(is_signed=False)(
+                topic=under_way.queue.topic,
+                value=message.body,
+                key=message.record_key(),
+                partition=under_way.queue.queue_id,
+                on_delivery=under_way,
+                headers=plain_headers(message, under_way.msg_id),
+            )
+        except KafkaException as error:
+            under_way.failed(error_of(error))
+        except BufferError:
+            under_way.failed(KafkaError(KafkaError._QUEUE_FULL))
+        except RuntimeError:
+            under_way.failed(KafkaError(KafkaError._STATE))  # it was closed meanwhile
+        except Exception as error:  # any: the caller waits for the result
+            under_way.end_by(error)
 
     def _take_room(self) -> None:
         if not self._room.acquire(blocking=False):
@@ -486,6 +290,13 @@ class PlainSender:
         except NotFoundError as error:
             raise BrokerError(error.message, remedy=error.remedy, topic=topic) from error
 
+    def _silent(self, queue: MessageQueue) -> None:
+        """Note that the broker of a queue did not confirm a send, and ask who leads it now."""
+        self._facts.refresh(queue.topic)
+        leader = self._leaders(queue.topic).get(queue.queue_id)
+        if leader is not None:
+            self._brokers.silent(leader)
+
     def _sample(self, stored: KafkaMessage) -> None:
         topic, partition, latency_s = stored.topic(), stored.partition(), stored.latency()
         if topic is None or partition is None or latency_s is None:
@@ -493,6 +304,10 @@ class PlainSender:
         leader = self._leaders(topic).get(partition)
         if leader is not None:
             self._brokers.answered(leader, latency_s * 1000)
+
+
+def _shut_down(under_way: PlainSend) -> bool:
+    return under_way.give_up("the producer was shut down before it was confirmed")
 
 
 def _log_failure(done: Future[SendResult]) -> None:
@@ -510,7 +325,3 @@ def plain_headers(message: Message, msg_id: str) -> Headers:
     if message.tags:
         headers.append((names.TAGS, message.tags.encode()))
     return headers
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000

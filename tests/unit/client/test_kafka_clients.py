@@ -18,8 +18,9 @@ OPENED: dict[str, Callable[[KafkaClients], Any]] = {
 }
 
 
-def clients(kafka: dict[str, str]) -> KafkaClients:
-    return KafkaClients("127.0.0.1:1", "test", ProducerOptions(kafka=kafka))
+def clients(kafka: dict[str, str], retries: int = 2) -> KafkaClients:
+    options = ProducerOptions(kafka=kafka, retry_times_when_send_failed=retries)
+    return KafkaClients("127.0.0.1:1", "test", options)
 
 
 def given(monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str]) -> dict[str, Any]:
@@ -102,3 +103,15 @@ def test_the_largest_options_are_taken() -> None:
     for open_one in OPENED.values():
         open_one(widest)
     widest.check_consumer("g").close()
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_librdkafka_tries_a_plain_message_as_often_as_the_option_says(
+    retries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "checkback.client.kafka.connections.Producer", lambda settings, **_: seen.append(settings)
+    )
+    clients({}, retries).plain_producer(print)
+    assert seen[0]["retries"] == retries

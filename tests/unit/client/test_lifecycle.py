@@ -30,7 +30,6 @@ from checkback.protocol.errors import (
     InvalidMessageError,
     LifeCycleError,
     PrerequisiteError,
-    SendError,
 )
 from checkback.testing import wait_until
 
@@ -286,22 +285,6 @@ def test_a_listener_with_coroutines_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="coroutines") as raised:
         TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=Awaiting())
     assert "AsyncTransactionMQProducer" in raised.value.remedy
-
-
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_send_has_as_many_tries_as_the_option_says(kafka: list[Clients], retries: int) -> None:
-    with producer_of(retry_times_when_send_failed=retries) as producer:
-        producer._plain_sender()
-        tries = list[object]()
-
-        def fail(**record: object) -> None:
-            tries.append(record)
-            raise TRANSPORT
-
-        kafka[0].plain[0].produce = fail  # type: ignore[method-assign]
-        with pytest.raises(SendError):
-            producer.send(Message("t", b"x"))
-    assert len(tries) == 1 + retries
 
 
 @pytest.mark.parametrize("properties", [None, {"traceparent": 5}, {7: "a"}])

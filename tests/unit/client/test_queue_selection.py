@@ -10,15 +10,6 @@ def test_turns_take_every_partition() -> None:
     assert [choose_partition(LEADERS, turn) for turn in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
-def test_the_broker_of_the_last_try_is_avoided() -> None:
-    chosen = {choose_partition(LEADERS, turn, last_broker=2) for turn in range(9)}
-    assert chosen == {0, 2}
-
-
-def test_the_broker_of_the_last_try_is_taken_when_there_is_no_other() -> None:
-    assert choose_partition({0: 1, 1: 1}, 1, last_broker=1) == 1
-
-
 def test_partitions_without_a_leader_come_last() -> None:
     leaders = {0: None, 1: 2}
     assert {choose_partition(leaders, turn) for turn in range(4)} == {1}
@@ -31,11 +22,8 @@ def test_a_partition_that_rejected_the_message_comes_last() -> None:
     assert choose_partition({0: 1}, 0, barred=frozenset({0})) == 0
 
 
-def taken(faults: FaultTable, last_broker: int | None = None, now_ms: int = 0) -> set[int]:
-    return {
-        choose_partition(LEADERS, turn, last_broker=last_broker, faults=faults, now_ms=now_ms)
-        for turn in range(6)
-    }
+def taken(faults: FaultTable, now_ms: int = 0) -> set[int]:
+    return {choose_partition(LEADERS, turn, faults=faults, now_ms=now_ms) for turn in range(6)}
 
 
 def away(*brokers: int) -> FaultTable:
@@ -53,18 +41,11 @@ def test_an_available_broker_is_taken_before_a_banned_one() -> None:
     assert taken(faults, now_ms=2_000) == {0, 1, 2}
 
 
-def test_the_broker_of_the_last_try_is_avoided_before_an_available_one_is_looked_for() -> None:
-    """RocketMQ's two filters hold together: available and not the last, reachable and not it."""
-    faults = away(3)
-    faults.answered(1, latency_ms=600, now_ms=0)  # banned for 2 s, but reachable
-    assert taken(faults, last_broker=2) == {0}
-
-
 def test_a_reachable_broker_is_taken_before_an_unreachable_one() -> None:
     faults = away(1, 2)
     faults.failed(3, 0, reachable=True)
     assert taken(faults) == {2}
 
 
-def test_with_every_broker_at_fault_or_the_last_any_is_taken() -> None:
-    assert taken(away(1, 2, 3)) == taken(away(1, 3), last_broker=2) == {0, 1, 2}
+def test_with_every_broker_at_fault_any_is_taken() -> None:
+    assert taken(away(1, 2, 3)) == {0, 1, 2}

@@ -1,4 +1,4 @@
-"""Budgets, clocks, messages, options, outcomes, requests: small parts with a rule each."""
+"""Clocks, messages, options, outcomes, requests: small parts with a rule each."""
 
 from __future__ import annotations
 
@@ -24,19 +24,9 @@ from checkback.client.producer import unique_ids
 from checkback.client.results import SendResult, SendStatus
 from checkback.client.sending import half as half_module
 from checkback.client.sending.half import InDoubtIds
-from checkback.client.sending.plain import Budget
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.records import check_headers, half_headers
 from checkback.security.record_signer import RecordSigner
-
-
-def test_a_budget_ends_by_time_and_by_tries() -> None:
-    budget = Budget(started_ms=1_000, timeout_ms=300, tries_max=3)
-    assert budget.remaining_ms(1_100) == 200
-    assert budget.remaining_ms(2_000) == 0
-    assert budget.allows(2, 1_299)
-    assert not budget.allows(3, 1_000)
-    assert not budget.allows(0, 1_300)
 
 
 def test_an_age_is_told_by_the_brokers_clock() -> None:

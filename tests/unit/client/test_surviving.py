@@ -17,7 +17,6 @@ from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
 from checkback.client.kafka.status_watch import StatusWatch
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
-from checkback.client.sending.plain import Timers
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -76,15 +75,6 @@ def test_waiters_are_woken_where_the_sample_fails() -> None:
     report.wait(60)
     assert not polled.done
     polled.close(0)
-
-
-@pytest.mark.parametrize("action", [leave, lambda: [].pop()])
-def test_an_action_that_fails_or_ends_its_thread_stops_no_other(action: Any) -> None:
-    timers, end = Timers("test"), threading.Event()
-    timers.after(0, action)
-    timers.after(1, end.set)
-    assert end.wait(60)
-    timers.close()
 
 
 def test_a_check_that_ends_its_thread_leaves_the_pool_as_it_was() -> None:

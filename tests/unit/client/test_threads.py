@@ -1,13 +1,11 @@
-"""The parts with threads of their own: the check pool, the timers, the running transactions."""
+"""The parts with threads of their own: the check pool, the running transactions."""
 
 from __future__ import annotations
 
 import threading
-from queue import SimpleQueue
 
 from checkback.client.checks.pool import CheckPool
 from checkback.client.producer import CallsInFlight
-from checkback.client.sending.plain import Timers
 
 
 def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:
@@ -35,19 +33,6 @@ def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:
     assert pool.close(0) >= 1
     gate.set()
     assert pool.close(60) == 0
-
-
-def test_timers_run_in_the_order_of_their_time() -> None:
-    now_s, ran = 0.0, SimpleQueue[str]()
-    timers = Timers("test", lambda: now_s)
-
-    timers.after(20, lambda: ran.put("late"))
-    timers.after(0, lambda: ran.put("soon"))
-    assert ran.get(timeout=60) == "soon"
-    now_s = 0.02
-    timers.after(1, lambda: ran.put("later"))  # has the thread look at the clock again
-    assert ran.get(timeout=60) == "late"
-    timers.close()
 
 
 def test_what_runs_is_waited_for_and_counted() -> None:
