@@ -119,7 +119,7 @@ def test_another_authority_is_not_trusted(
     other.create()
 
     with (
-        pytest.raises(BrokerError, match="CERTIFICATE_VERIFY_FAILED"),
+        pytest.raises(BrokerError, match="certificate verify failed"),
         admin_client(tls_broker, {**kafka, "ssl.ca.location": str(tmp_path / "ca.pem")}),
     ):
         pass
@@ -129,14 +129,4 @@ def test_without_a_certificate_nobody_gets_in(tls_broker: str, kafka: dict[str, 
     bare = {key: kafka[key] for key in ("security.protocol", "ssl.ca.location")}
 
     with pytest.raises(BrokerError, match="No TLS connection"), admin_client(tls_broker, bare):
-        pass
-
-
-def test_a_missing_file_is_told(tls_broker: str, kafka: dict[str, str]) -> None:
-    missing = {**kafka, "ssl.key.location": "/nowhere/client.key"}
-
-    with (
-        pytest.raises(BrokerError, match=r"kafka\.ssl\.\*\.location names is missing"),
-        admin_client(tls_broker, missing),
-    ):
         pass
