@@ -67,14 +67,8 @@ def command() -> None:
     metavar="PERM",  # a list of the choices would have a bar too many
     help="What is needed on each topic and group: PUB, SUB or 'PUB|SUB'.",
 )
-@click.option("--address", default="", help="The address that it asks from; default: unknown.")
+@click.option("--address", default="", help="The address that it states; default: none.")
 @click.option("--admin", "needs_admin", is_flag=True, help="Ask for what only admins may do.")
-@click.option(
-    "--proven-address",
-    is_flag=True,
-    help="Decide as RocketMQ's broker, which sees the address; in a record it is only stated.",
-)
-@click.option("--unsigned", is_flag=True, help="Assume a signature that is not the account's.")
 @output_option
 def check(
     output: CommandOutput,
@@ -85,8 +79,6 @@ def check(
     perm: str,
     address: str,
     needs_admin: bool,
-    proven_address: bool,
-    unsigned: bool,
 ) -> int:
     """Explain step by step whether somebody may do something.
 
@@ -102,15 +94,14 @@ def check(
     if not (named or needs_admin):
         raise UsageError("Say what is wanted: --topic, --group or --admin.")
     needs = tuple(Need(kind, name, right) for kind, name in named for right in PERMISSIONS[perm])
-    request = AccessRequest(access_key, address, needs, needs_admin, proven_address)
+    request = AccessRequest(access_key, address, needs, needs_admin)
     access = AccessControl.from_file(file, reads_secrets=False)
-    decision = access.decide(request, lambda _: not unsigned)
-    assumed = "wrong" if unsigned else "right"
-    output.show(_decision_data(decision, assumed), decision_text(decision, assumed))
+    decision = access.decide(request, lambda _: True)
+    output.show(_decision_data(decision), decision_text(decision))
     return EXIT_OK if decision.is_allowed else EXIT_FOUND
 
 
-def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
+def _decision_data(decision: AccessDecision) -> dict[str, Any]:
     steps = [
         {"rule": step.rule, "outcome": step.outcome.value, "says": step.says}
         for step in decision.steps
@@ -118,12 +109,11 @@ def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
     return {
         "allowed": decision.is_allowed,
         "denial": None if decision.denial is None else decision.denial.value,
-        "signature_taken_for": assumed,
         "steps": steps,
     }
 
 
-def decision_text(decision: AccessDecision, assumed: str) -> str:
+def decision_text(decision: AccessDecision) -> str:
     """Return the steps and the decision for people."""
     rows = [
         (f"{number}.", step.rule, step.outcome.value, step.says)
@@ -131,7 +121,7 @@ def decision_text(decision: AccessDecision, assumed: str) -> str:
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
     table = table_text(("", "rule", "outcome", ""), rows)
-    return f"{table}\n{said}, if the signature is {assumed}: {decision.says}"
+    return f"{table}\n{said}, if the signature is right: {decision.says}"
 
 
 @command.command()

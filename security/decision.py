@@ -1,17 +1,14 @@
-"""Who may do what: the rules of RocketMQ's PlainPermissionManager, in two orders.
+"""Who may do what: the rules of RocketMQ's PlainPermissionManager, in an order for records.
 
-A broker sees where a request comes from. There, in RocketMQ's order:
+1. There is no access key, or it is unknown: denied.
+2. The signature is not the account's: denied.
+3. The account is an admin: allowed. The request needs one: denied.
+4. A global white list, or that of the account, has the address: allowed.
+5. Each topic and group: the permission for its name, else the default. One refusal denies all.
 
-1. A global white list has the address: allowed.
-2. There is no access key, or it is unknown: denied.
-3. The account's white list has the address: allowed.
-4. The signature is not the account's: denied.
-5. The account is an admin: allowed. The request needs one: denied.
-6. Each topic and group: the permission for its name, else the default. One refusal denies all.
-
-A record's address is what its sender states, so any sender could state one of a white list. For
-records the order is 2, 4, 5, 1, 3, 6: the signature covers the address, and white lists only take
-the place of permissions.
+RocketMQ looks at white lists first: its broker sees where a request comes from. A record's address
+is what its sender states, so any sender could state one of a white list. The signature covers the
+address, and white lists only take the place of permissions.
 
 Two rules differ from RocketMQ's. A request for a system topic needs an admin; there, a
 writer to the trace topic may do everything with the same request. And every request has needs,
@@ -50,15 +47,13 @@ class AccessRequest:
     """Who wants what.
 
     Args:
-        address: where from, without a port; empty if it is not known.
-        is_address_proven: whether a connection showed the address; else the sender states it.
+        address: where from, as its sender states, without a port; empty if it is not known.
     """
 
     access_key: str
     address: str
     needs: tuple[Need, ...] = ()
     needs_admin: bool = False
-    is_address_proven: bool = False
 
 
 class Denial(Enum):
@@ -140,19 +135,12 @@ def _steps(
     request: AccessRequest,
     is_signed_by: Callable[[Account], bool],
 ) -> Iterator[DecisionStep]:
-    everybodys = _white("global white list", global_white_addresses, request.address)
-    if request.is_address_proven:
-        yield everybodys
     yield _known(accounts, request.access_key)
     account = accounts[request.access_key]
-    own = _white("white list of the account", [account.white_addresses], request.address)
-    if request.is_address_proven:
-        yield own
     yield _signature(is_signed_by(account))
     yield _admin(account, request)
-    if not request.is_address_proven:
-        yield everybodys
-        yield own
+    yield _white("global white list", global_white_addresses, request.address)
+    yield _white("white list of the account", [account.white_addresses], request.address)
     for need in request.needs:
         yield _permission(account, need)
     yield DecisionStep(
