@@ -54,14 +54,6 @@ END_S: Final = 2
     f" {PROXY_SECRET_VARIABLE}.",
 )
 @click.option(
-    "--proxy",
-    "proxies",
-    multiple=True,
-    default=("127.0.0.1", "::1"),
-    show_default=True,
-    help="Address or network of that proxy; can be repeated.",
-)
-@click.option(
     "--anybody-reads/--sign-in-to-read",
     default=None,
     help="Show pages to those who have not signed in.  [default: only on a loopback address]",
@@ -164,22 +156,19 @@ def access_rules(
     tokens_file: Path | None,
     proxy_header: str,
     proxy_secret_file: Path | None,
-    proxies: tuple[str, ...],
     anybody_reads: bool | None,
     bodies: str,
 ) -> AccessRules:
     """Return what is needed to look and to act.
 
     Raises:
-        ConfigurationError: a file or an address is wrong, a proxy has no secret, or strangers on
-            the network would read.
+        ConfigurationError: a file is wrong, a proxy has no secret, or strangers on the network
+            would read.
     """
     from checkback.console.access import AccessRules, parse_tokens, read_tokens
 
     tokens = {} if tokens_file is None else read_tokens(tokens_file)
     tokens |= parse_tokens(os.environ.get(TOKENS_VARIABLE, "").splitlines(), TOKENS_VARIABLE)
-    for proxy in proxies:
-        _require_network(proxy)
     reads = is_loopback(host) if anybody_reads is None else anybody_reads
     if not reads and not tokens and not proxy_header:
         raise ConfigurationError(
@@ -187,7 +176,7 @@ def access_rules(
             remedy="Give --tokens or --proxy-header; --anybody-reads shows it to the network.",
         )
     secret = _proxy_secret(proxy_secret_file) if proxy_header else ""
-    return AccessRules(tokens, proxy_header, secret, proxies, reads, bodies)
+    return AccessRules(tokens, proxy_header, secret, reads, bodies)
 
 
 def _proxy_secret(file: Path | None) -> str:
@@ -230,12 +219,3 @@ def audit_text(entry: AuditEntry) -> str:
         entry.result, entry.says, entry.reason,
     )  # fmt: skip
     return printable("  ".join(filter(None, cells)))
-
-
-def _require_network(text: str) -> None:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"--proxy {text} is not an address or a network.", remedy="For example 10.0.0.0/8."
-        ) from error

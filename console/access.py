@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 import time
 from collections import deque
@@ -58,7 +57,7 @@ class AccessRules:
     Args:
         tokens: operators' names by the digest of their token.
         proxy_header: header with the operator's name, "" for none.
-        proxy_secret: digest of the secret that the proxy adds. An address alone proves nothing:
+        proxy_secret: digest of the secret that the proxy adds. Its address would prove nothing:
             every program and every browser of the proxy's machine connects from there.
         bodies: who sees keys, properties and bodies; "nobody", "operators" or
             "everybody".
@@ -67,7 +66,6 @@ class AccessRules:
     tokens: Mapping[str, str] = field(default_factory=dict)
     proxy_header: str = ""
     proxy_secret: str = ""
-    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     anybody_reads: bool = True
     bodies: str = "operators"
 
@@ -95,7 +93,6 @@ class Access:
     def visitor(
         self,
         session: str,
-        peer: str,
         proxy_names: Iterable[str],
         proxy_secrets: Iterable[str] = (),
     ) -> Visitor:
@@ -106,8 +103,7 @@ class Access:
             proxy_names: values of the proxy's header; only a single one counts.
             proxy_secrets: values of the header with the proxy's secret, likewise.
         """
-        is_proxy = self._is_secret(list(proxy_secrets)) and self._is_proxy(peer)
-        name = self._named(list(proxy_names)) if is_proxy else ""
+        name = self._named(list(proxy_names)) if self._is_secret(list(proxy_secrets)) else ""
         if name:
             return self._operator(name, f"proxy:{name}", by_proxy=True)
         name = self._session_name(session)
@@ -166,13 +162,6 @@ class Access:
         if not wanted or len(secrets_given) != 1:
             return False
         return hmac.compare_digest(digest(secrets_given[0]), wanted)
-
-    def _is_proxy(self, peer: str) -> bool:
-        try:
-            address = ipaddress.ip_address(peer)
-        except ValueError:
-            return False
-        return any(address in ipaddress.ip_network(one) for one in self.rules.proxies)
 
     def _session_name(self, session: str) -> str:
         with self._lock:

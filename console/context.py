@@ -71,9 +71,8 @@ def visitor_of(request: Request) -> Visitor:
     console = console_of(request)
     header = console.access.rules.proxy_header
     names = request.headers.getlist(header) if header else []
-    peer = "" if request.client is None else request.client.host
     secrets = request.headers.getlist(PROXY_SECRET_HEADER)
-    return console.access.visitor(request.cookies.get(SESSION_COOKIE, ""), peer, names, secrets)
+    return console.access.visitor(request.cookies.get(SESSION_COOKIE, ""), names, secrets)
 
 
 def reader_of(request: Request) -> Visitor:
