@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.read.list_offsets import Place, listed_offsets
+from checkback.sinks.kafka.read.list_offsets import COMMITTED, EARLIEST, listed_offsets
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.state import marks_of
 
@@ -65,23 +65,14 @@ def find_spans(
         if topic in partitions
         for number in range(partitions[topic])
     ]
-    first = _offsets(admin, with_ends, OffsetSpec.earliest())
+    first = listed_offsets(admin, with_ends, EARLIEST)
     # Ends last: the new query reads whatever is appended after this.
-    end = _offsets(admin, with_ends, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    end = listed_offsets(admin, with_ends, isolation=COMMITTED)
     spans: dict[str, dict[int, Span]] = {}
     for topic, number in first:
         at = (topic, number)
         spans.setdefault(topic, {})[number] = Span(first[at], max(first[at], end[at]))
     return TopicSpans(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
-
-
-def _offsets(
-    admin: AdminClient,
-    wanted: Sequence[Place],
-    spec: OffsetSpec,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[Place, int]:
-    return listed_offsets(admin, wanted, spec, isolation, TIMEOUT_S, retry_s=TIMEOUT_S)
 
 
 def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int, Span]) -> int:

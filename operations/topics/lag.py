@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
-from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.read.list_offsets import COMMITTED, listed_offsets, places_of
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
 
@@ -70,17 +70,13 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
     """Return the end of each partition for a reader of committed records, of topics that exist."""
     admin = AdminClient(settings.connection())
     try:
-        known = retry_transient(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+        places = retry_transient(lambda: places_of(admin, topics), TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
             f"The topics can't be listed: {said_by(error)}.",
             remedy="Check the brokers, and this user's rights on the topics.",
         ) from error
-    places = [
-        (topic, number) for topic in topics if topic in known for number in known[topic].partitions
-    ]
-    latest, committed = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
-    return listed_offsets(admin, places, latest, committed, TIMEOUT_S, retry_s=TIMEOUT_S)
+    return listed_offsets(admin, places, isolation=COMMITTED)
 
 
 def oldest_unread_ms(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Self
 
 from confluent_kafka import (
@@ -19,12 +18,13 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.operations.topics.position import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
+from checkback.sinks.kafka.read.list_offsets import COMMITTED, EARLIEST, listed_offsets
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.records.source_record import PlacedRecord, readable
 
@@ -82,7 +82,8 @@ class TopicScanner:
 
     def __init__(self, connection: dict[str, Any], advance: Advance = lambda *_: None) -> None:
         self._consumer = Consumer({**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True})
-        self._connection = connection
+        # A client that never makes a topic by asking for it.
+        self._admin = AdminClient(connection)
         self._advance = advance
 
     def __enter__(self) -> Self:
@@ -139,8 +140,9 @@ class TopicScanner:
 
     def ends(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return the present end of each partition; `follow` begins there."""
-        numbers = ((topic, number) for topic in topics for number in self.partitions(topic))
-        return [TopicPartition(*one, self._watermarks(*one)[1]) for one in numbers]
+        places = [(topic, number) for topic in topics for number in self.partitions(topic)]
+        ends = listed_offsets(self._admin, places, isolation=COMMITTED)
+        return [TopicPartition(*place, end) for place, end in ends.items()]
 
     def follow(
         self, starts: list[TopicPartition], is_over: Callable[[], bool]
@@ -158,9 +160,7 @@ class TopicScanner:
         If the command treated it as a topic that does not exist, its records would be missing: a
         verdict, for example.
         """
-        # A client that never makes a topic by asking for it.
-        admin = AdminClient(self._connection)
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
         with suppress(TimeoutError):
             failed = asked[topic].exception(2 * TIMEOUT_S)
             denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
@@ -175,30 +175,16 @@ class TopicScanner:
         self, topic: str, numbers: list[int], from_ms: int | None
     ) -> dict[int, tuple[int, int]]:
         """Return by partition the first offset to read and the end, for partitions with records."""
-        marks = {number: self._watermarks(topic, number) for number in numbers}
-        if from_ms is not None and numbers:
-            wanted = [TopicPartition(topic, number, max(0, from_ms)) for number in numbers]
-            with _kafka_errors(f"{topic} can't be searched by time"):
-                found = retry_transient(lambda: self._first_since(wanted), TIMEOUT_S)
-            # A negative offset means that no record has so late a timestamp.
-            first = {one.partition: one.offset for one in found}
-            marks = {
-                number: (first[number] if first[number] >= 0 else end, end)
-                for number, (_, end) in marks.items()
-            }
-        return {number: span for number, span in marks.items() if span[0] < span[1]}
-
-    def _watermarks(self, topic: str, number: int) -> tuple[int, int]:
-        with _kafka_errors(f"{topic} can't be read"):
-            look = partial(self._consumer.get_watermark_offsets, TopicPartition(topic, number))
-            return retry_transient(partial(look, TIMEOUT_S), TIMEOUT_S)
-
-    def _first_since(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
-        found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)
-        for one in found:
-            if one.error is not None:  # else it would pass for one without such records
-                raise KafkaException(one.error)
-        return found
+        places = [(topic, number) for number in numbers]
+        since = EARLIEST if from_ms is None else OffsetSpec.for_timestamp(max(0, from_ms))
+        first = listed_offsets(self._admin, places, since)
+        end = listed_offsets(self._admin, places, isolation=COMMITTED)
+        # A negative offset means that no record has so late a timestamp.
+        return {
+            place[1]: (offset, end[place])
+            for place, offset in first.items()
+            if 0 <= offset < end[place]
+        }
 
     def _read(
         self, topic: str, spans: dict[int, tuple[int, int]], wanted: Wanted

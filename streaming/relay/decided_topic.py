@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaException,
     Message,
     Producer,
@@ -39,8 +38,12 @@ from checkback.protocol.decided import (
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, named_offset
 from checkback.protocol.topics import relay_group
-from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S
-from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.read.list_offsets import (
+    EARLIEST,
+    LATEST,
+    listed_offsets,
+    wait_for_transactions,
+)
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
 from checkback.sinks.records.sink_record import sent_headers
@@ -100,11 +103,11 @@ class DecidedTopic:
 
     def half_ends(self) -> dict[int, int]:
         """Return where the half partitions end, records of open transactions included."""
-        return self._ends(self.settings.topics.half, OffsetSpec.latest())
+        return self._ends(self.settings.topics.half)
 
     def begins(self) -> dict[int, int]:
         """Return the first offset of each decided partition."""
-        return self._ends(self.settings.topics.decided, OffsetSpec.earliest())
+        return self._ends(self.settings.topics.decided, EARLIEST)
 
     def notes(self, known: Spans, read: Mapping[int, int]) -> Notes:
         """Return the last note of each partition, or all notes where no span is known.
@@ -118,7 +121,7 @@ class DecidedTopic:
             BrokerError: the brokers do not answer.
         """
         topic = self.settings.topics.decided
-        begins, ends = self.begins(), self._ends(topic, OffsetSpec.latest())
+        begins, ends = self.begins(), self._ends(topic)
         lost = sorted(at for at, offset in read.items() if offset > ends.get(at, 0))
         if lost:
             raise CheckpointError(
@@ -128,7 +131,9 @@ class DecidedTopic:
                 topic=topic,
                 partitions=lost,
             )
-        self._wait_for(ends)
+        places = {(topic, at): end for at, end in ends.items()}
+        remedy = "Stop every `checkback relay`"
+        wait_for_transactions(self._admin, places, OPEN_TRANSACTION_S, remedy)
         return {
             at: self._notes_of(at, begins[at], end, is_known=bool(known.get(at)))
             for at, end in ends.items()
@@ -299,31 +304,8 @@ class DecidedTopic:
             members=members,
         )
 
-    def _wait_for(self, ends: Mapping[int, int]) -> None:
-        """Wait until no transaction hides what stands in front of these offsets."""
-        topic, until_s = self.settings.topics.decided, time.monotonic() + OPEN_TRANSACTION_S
-        while True:
-            stable = self._ends(topic, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-            hidden = sorted(at for at, end in ends.items() if stable[at] < end)
-            if not hidden:
-                return
-            if time.monotonic() > until_s:
-                raise CheckpointError(
-                    f"Partitions {hidden} of {topic} have a Kafka transaction that did not end in "
-                    f"{OPEN_TRANSACTION_S:.0f} s.",
-                    remedy="Stop every `checkback relay`, then start the job again.",
-                    partitions=hidden,
-                )
-            time.sleep(PAUSE_S)
-
-    def _ends(
-        self,
-        topic: str,
-        which: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[int, int]:
-        places = [(topic, at) for at in range(self.partitions)]
-        found = listed_offsets(self._admin, places, which, isolation, TIMEOUT_S, retry_s=TIMEOUT_S)
+    def _ends(self, topic: str, which: OffsetSpec = LATEST) -> dict[int, int]:
+        found = listed_offsets(self._admin, [(topic, at) for at in range(self.partitions)], which)
         return {at: offset for (_, at), offset in found.items()}
 
     def _records(self, topic: str, at: int, first: int, end: int) -> Generator[Message]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError
 
@@ -23,7 +23,7 @@ from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
-from checkback.sinks.kafka.read.list_offsets import Place, listed_offsets
+from checkback.sinks.kafka.read.list_offsets import LATEST, Place, listed_offsets, places_of
 from checkback.streaming.reports.unread import Unread, UnreadHistory
 
 STALLED_AFTER_S: Final = 10.0
@@ -168,16 +168,9 @@ class StallWatch:
     def _offsets(self, isolation: IsolationLevel) -> dict[Place, int]:
         names = self._settings.topics
         topics = names.read_with_relay if self._settings.relay else names.read
-        known = self._admin.list_topics(timeout=TIMEOUT_S).topics
-        places = [
-            (topic, number)
-            for topic in topics
-            if topic in known
-            for number in known[topic].partitions
-        ]
-        latest = OffsetSpec.latest()
+        places = places_of(self._admin, topics, TIMEOUT_S)
         # If a partition just gets another leader, the brokers do not count as silent.
-        return listed_offsets(self._admin, places, latest, isolation, TIMEOUT_S, retry_s=LEADER_S)
+        return listed_offsets(self._admin, places, LATEST, isolation, TIMEOUT_S, retry_s=LEADER_S)
 
 
 def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:

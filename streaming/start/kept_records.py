@@ -17,8 +17,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.batch_terms import LeaderEpoch
@@ -75,9 +75,8 @@ def log_ends(admin: AdminClient, places: Collection[Place]) -> LogEnds:
     Records of open transactions count: they are stored, though read_committed readers do not see
     them.
     """
-    latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
     try:
-        return listed_ends(admin, places, latest, every, TIMEOUT_S, retry_s=TIMEOUT_S)
+        return listed_ends(admin, places, timeout_s=TIMEOUT_S, retry_s=TIMEOUT_S)
     except BrokerError:
         return {}
 

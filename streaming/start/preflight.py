@@ -18,7 +18,6 @@ from confluent_kafka import (
     KafkaException,
     Producer,
     TopicCollection,
-    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
@@ -35,6 +34,7 @@ from checkback.sinks.kafka.cluster.transient_errors import (
     retry_transient,
     said_by,
 )
+from checkback.sinks.kafka.read.list_offsets import EARLIEST, listed_offsets
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
 from checkback.sinks.settings import SinkSettings
@@ -131,7 +131,9 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         marks_kept_ms = _require_configs(settings, admin)
         limit_ms = broker_limit_ms(admin)
         choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
-        settled = _record_count(connection, names.settled, found[names.settled].partitions)
+        places = [(names.settled, at) for at in range(found[names.settled].partitions)]
+        first_ones, ends = listed_offsets(admin, places, EARLIEST), listed_offsets(admin, places)
+        settled = sum(ends.values()) - sum(first_ones.values())
         first = first_record(settings, connection) if settled else None
         claim = None if first is None else Claim.from_record(first)
     except (KafkaException, TimeoutError) as error:
@@ -412,17 +414,3 @@ def _require_retention(settings: Settings, topic: str, retention_ms: int) -> Non
             retention_ms=retention_ms,
             window_ms=window_ms,
         )
-
-
-def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:
-    consumer = Consumer({**connection, "group.id": "checkback-preflight"})
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    try:
-        # A topic that was made a moment ago has no leader yet.
-        ranges = [
-            retry_transient(partial(consumer.get_watermark_offsets, place, TIMEOUT_S), TIMEOUT_S)
-            for place in places
-        ]
-    finally:
-        consumer.close()
-    return sum(end - first for first, end in ranges)

@@ -20,6 +20,10 @@ from checkback.sinks.kafka.cluster.transient_errors import (
 
 Place = tuple[str, int]
 """Topic and partition."""
+EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()
+LATEST: Final[OffsetSpec] = OffsetSpec.latest()
+EVERY: Final = IsolationLevel.READ_UNCOMMITTED
+COMMITTED: Final = IsolationLevel.READ_COMMITTED
 LIST_S: Final = 20.0
 UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
 """librdkafka does not ask the brokers about a partition that was added since it last looked, which
@@ -44,11 +48,11 @@ def by_place(offsets: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
 def listed_offsets(
     admin: Any,  # untyped: the stubs know little of listing offsets
     places: Iterable[Place],
-    which: OffsetSpec,
-    isolation: IsolationLevel,
-    timeout_s: float,
+    which: OffsetSpec = LATEST,
+    isolation: IsolationLevel = EVERY,
+    timeout_s: float = LIST_S,
     *,
-    retry_s: float,
+    retry_s: float = LIST_S,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[Place, int]:
     """Return one offset of each partition, as `listed_ends` finds it."""
@@ -59,11 +63,11 @@ def listed_offsets(
 def listed_ends(
     admin: Any,
     places: Iterable[Place],
-    which: OffsetSpec,
-    isolation: IsolationLevel,
-    timeout_s: float,
+    which: OffsetSpec = LATEST,
+    isolation: IsolationLevel = EVERY,
+    timeout_s: float = LIST_S,
     *,
-    retry_s: float,
+    retry_s: float = LIST_S,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[Place, LogEnd]:
     """Return one offset of each partition; -1 where no record is as young as `which` asks.
@@ -103,6 +107,16 @@ def listed_ends(
     return found
 
 
+def places_of(admin: Any, topics: Iterable[str], timeout_s: float = LIST_S) -> list[Place]:
+    """Return the partitions of those topics that exist.
+
+    Raises:
+        KafkaException: the brokers do not answer, or refuse.
+    """
+    known = admin.list_topics(timeout=timeout_s).topics
+    return [(topic, at) for topic in topics if topic in known for at in known[topic].partitions]
+
+
 def ends_without_transactions(
     connection: Mapping[str, Any], topic: str, partitions: int, timeout_s: float
 ) -> dict[int, int]:
@@ -113,24 +127,36 @@ def ends_without_transactions(
         BrokerError: the brokers do not answer.
     """
     admin = AdminClient(dict(connection))
-    places = [(topic, number) for number in range(partitions)]
+    ends = listed_offsets(admin, [(topic, number) for number in range(partitions)])
+    wait_for_transactions(admin, ends, timeout_s, "Stop everything that writes to this topic")
+    return {number: end for (_, number), end in ends.items()}
 
-    def ends(isolation: IsolationLevel) -> dict[Place, int]:
-        return listed_offsets(admin, places, OffsetSpec.latest(), isolation, LIST_S, retry_s=LIST_S)
 
-    deadline_s = time.monotonic() + timeout_s
+def wait_for_transactions(
+    admin: Any, ends: Mapping[Place, int], timeout_s: float, remedy: str
+) -> None:
+    """Wait until no Kafka transaction hides what stands in front of these ends of a topic.
+
+    Args:
+        remedy: what ends such transactions.
+
+    Raises:
+        CheckpointError: a transaction is still open.
+        BrokerError: the brokers do not answer.
+    """
+    until_s = time.monotonic() + timeout_s
     while True:
-        found = ends(IsolationLevel.READ_UNCOMMITTED)
-        stable = ends(IsolationLevel.READ_COMMITTED)
-        waiting = sorted(place[1] for place, end in found.items() if stable[place] < end)
-        if not waiting:
-            return {number: end for (_, number), end in found.items()}
-        if time.monotonic() > deadline_s:
+        stable = listed_offsets(admin, ends, isolation=COMMITTED)
+        hidden = sorted(place for place, end in ends.items() if stable[place] < end)
+        if not hidden:
+            return
+        if time.monotonic() > until_s:
+            partitions = [number for _, number in hidden]
             raise CheckpointError(
-                f"Partitions {waiting} of {topic} have a Kafka transaction that did not end in "
-                f"{timeout_s:.0f} s: a producer may be writing.",
-                remedy="Stop everything that writes to this topic, then try again.",
-                partitions=waiting,
+                f"Partitions {partitions} of {hidden[0][0]} have a Kafka transaction that did not "
+                f"end in {timeout_s:.0f} s.",
+                remedy=f"{remedy}, then try again.",
+                partitions=partitions,
             )
         time.sleep(PAUSE_S)
 

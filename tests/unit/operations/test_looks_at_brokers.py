@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +15,13 @@ from checkback.operations.rebuild import predecessors
 from checkback.operations.rebuild import topic_spans as positions
 from checkback.operations.topics import scanner as scanning
 from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import TopicScanner
 from checkback.operations.transactions.finder import TransactionFinder
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
+from checkback.sinks.kafka.read import list_offsets
+from checkback.sinks.kafka.read.list_offsets import LATEST
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.state import CLAIM_KEY
 from checkback.streaming.start.topic_claim import Claim, _no_marks
@@ -29,6 +34,7 @@ NOT_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking_again, "PAUSE_S", 0)
+    monkeypatch.setattr(list_offsets, "PAUSE_S", 0)
 
 
 def failure(code: int) -> KafkaException:
@@ -77,10 +83,14 @@ def test_groups_that_a_broker_does_not_tell_end_a_rebuild(
 
 
 class Moving:
-    """A consumer of one record at offset 0; each question first finds no leader."""
+    """The clients of a scan of one record; each question first finds no leader.
 
-    def __init__(self, code: int) -> None:
-        self.code = code
+    Args:
+        first: offset of the record that a scan begins with.
+    """
+
+    def __init__(self, code: int, first: int = 0, end: int = 1) -> None:
+        self.code, self.first, self.end = code, first, end
         self.failed: set[str] = set()
         self.left: list[Any] = []
 
@@ -90,19 +100,22 @@ class Moving:
         self.failed.add(question)
         return KafkaError(self.code)
 
-    def list_topics(self, **_: Any) -> Any:
+    def list_topics(self, *_: float, **__: float) -> Any:
         if error := self.fail_once("topics"):
             raise KafkaException(error)
         return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: None})})
 
-    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
-        if error := self.fail_once("ends"):
-            raise KafkaException(error)
-        return 0, 1
+    def list_offsets(self, places: dict[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        def result(which: Any) -> Any:
+            if error := self.fail_once(str(which)):
+                raise KafkaException(error)
+            offset = self.end if which is LATEST else self.first
+            return SimpleNamespace(offset=offset, leader_epoch=None)
 
-    def offsets_for_times(self, *_: object) -> list[Any]:
-        error = self.fail_once("times")
-        return [SimpleNamespace(partition=0, offset=-1001 if error else 0, error=error)]
+        return {
+            place: SimpleNamespace(result=lambda _, which=which: result(which))
+            for place, which in places.items()
+        }
 
     def assign(self, places: list[TopicPartition]) -> None:  # noqa: ARG002 - as in its subclass
         make: Any = Message  # the stubs are older than its constructor
@@ -119,10 +132,16 @@ class Moving:
     def close(self) -> None: ...
 
 
-def scanned(monkeypatch: pytest.MonkeyPatch, code: int) -> list[bytes | None]:
-    consumer = Moving(code)
-    monkeypatch.setattr(scanning, "Consumer", lambda _: consumer)
+@contextmanager
+def scanner_of(monkeypatch: pytest.MonkeyPatch, clients: Moving) -> Iterator[TopicScanner]:
+    monkeypatch.setattr(scanning, "Consumer", lambda _: clients)
+    monkeypatch.setattr(scanning, "AdminClient", lambda _: clients)
     with scanning.TopicScanner({}) as scanner:
+        yield scanner
+
+
+def scanned(monkeypatch: pytest.MonkeyPatch, code: int) -> list[bytes | None]:
+    with scanner_of(monkeypatch, Moving(code)) as scanner:
         return [one.value for one in scanner.scan("t", from_ms=1)]
 
 
@@ -139,16 +158,12 @@ def test_a_scan_of_the_newest_begins_that_much_before_the_end(
     begun: list[tuple[int, int]] = []
 
     class Long(Moving):
-        def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
-            return 2, 9
-
         def assign(self, places: list[TopicPartition]) -> None:
             begun.extend((one.partition, one.offset) for one in places)
             make: Any = Message
             self.left = [make(topic="t", partition=0, offset=8, headers=[], timestamp=(1, 1))]
 
-    monkeypatch.setattr(scanning, "Consumer", lambda _: Long(NOT_LEADER))
-    with scanning.TopicScanner({}) as scanner:
+    with scanner_of(monkeypatch, Long(NOT_LEADER, first=2, end=9)) as scanner:
         assert len(list(scanner.scan("t", newest=newest))) == 1
     assert begun == [(0, first)]
 
@@ -195,9 +210,6 @@ def test_marks_that_can_not_be_read_are_not_taken_for_gone(codes: list[int]) -> 
 class Misnamed(Moving):
     """A consumer of a record with a header name that is not UTF-8, and of a half after it."""
 
-    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
-        return 0, 2
-
     def assign(self, places: list[TopicPartition]) -> None:
         make: Any = Message
         headers = plain_half("u", "t")
@@ -224,9 +236,8 @@ def test_a_header_name_that_is_not_utf_8_hides_no_other_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One such record on the half topic, or a real one, ended every search that passed it."""
-    monkeypatch.setattr(scanning, "Consumer", lambda _: Misnamed(NOT_LEADER))
     topics: Any = SimpleNamespace(half="t")
-    with scanning.TopicScanner({}) as scanner:
+    with scanner_of(monkeypatch, Misnamed(NOT_LEADER, end=2)) as scanner:
         finder = TransactionFinder(scanner, RecordReader({}, "t"), topics)
 
         [half] = finder._halves("u", None)
