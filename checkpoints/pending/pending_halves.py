@@ -7,8 +7,8 @@ group before it looks them up, and needs one look-up per group to learn the grou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,8 +34,6 @@ Rows = npt.NDArray[np.void]
 group."""
 SORTS: Final = ("age", "newest", "checks")
 """The orders of a table's page."""
-_ROWS_AT_ONCE: Final = 1_000_000
-"""The halves that are held before the oldest are chosen from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,45 +68,6 @@ class PendingGroup:
     asked_again: int
 
 
-def oldest_pending(
-    pages: Iterable[StoredPage],
-    *,
-    most: int,
-    stored_until_ms: int | None = None,
-    group: str | None = None,
-) -> list[PendingHalf]:
-    """Return the oldest pending halves, oldest first.
-
-    Args:
-        group: return only halves with this group's hash; one in 65,536 other groups has
-            the same hash, so check the half itself.
-    """
-    chosen = np.empty(0, _ROW)
-    tag = None if group is None else group_tag(group)
-    for rows in _chunks(pages, stored_until_ms):
-        own = rows if tag is None else rows[rows["tag"] == tag]
-        chosen = _oldest(np.concatenate([chosen, own]), most)
-    return [PendingHalf(*row[:-1]) for row in chosen.tolist()]
-
-
-def _oldest(rows: Rows, most: int) -> Rows:
-    times = rows["store_time_ms"]
-    if len(rows) > most > 0:
-        # Sorting all of a million rows takes ten times as long as finding the youngest wanted.
-        rows = rows[times <= np.partition(times, most - 1)[most - 1]]
-    by = np.lexsort((rows["offset"], rows["partition"], rows["store_time_ms"]))
-    return rows[by[:most]]
-
-
-def pending_groups(pages: Iterable[StoredPage]) -> list[PendingGroup]:
-    """Return what is pending per producer group, however much it is."""
-    found: dict[int, PendingGroup] = {}
-    for rows in _chunks(pages, None):
-        for tag, group in _groups_of(_oldest(rows, len(rows))).items():
-            found[tag] = _together(found.get(tag), group)
-    return list(found.values())
-
-
 @dataclass(frozen=True, slots=True)
 class PendingTable:
     """Every pending half of one batch, in memory: 36 bytes each.
@@ -123,9 +82,9 @@ class PendingTable:
     @classmethod
     def of(cls, pages: Iterable[StoredPage]) -> PendingTable:
         """Return the table of a state's pages."""
-        parts = [halves_of(Page.unpack(page.blob), None) for page in pages]
+        parts = [halves_of(Page.unpack(page.blob)) for page in pages]
         rows = np.concatenate([np.empty(0, _ROW), *parts])
-        rows = _oldest(rows, len(rows))
+        rows = rows[np.lexsort((rows["offset"], rows["partition"], rows["store_time_ms"]))]
         return cls(rows, _groups_of(rows))
 
     def page(
@@ -137,7 +96,13 @@ class PendingTable:
         group: str | None = None,
         stored_until_ms: int | None = None,
     ) -> tuple[list[PendingHalf], int]:
-        """Return some of the chosen halves in an order, and how many are chosen in all."""
+        """Return some of the chosen halves in an order, and how many are chosen in all.
+
+        Args:
+            sort: one of SORTS.
+            group: choose only halves with this group's hash; one in 65,536 other groups has the
+                same hash, so check the half itself.
+        """
         rows = self.rows
         if stored_until_ms is not None:
             rows = rows[: np.searchsorted(rows["store_time_ms"], stored_until_ms, "right")]
@@ -178,35 +143,9 @@ def group_tag(group: str) -> int:
     return int(group_part(np.array([word], np.int64))[0])
 
 
-def _together(one: PendingGroup | None, other: PendingGroup) -> PendingGroup:
-    if one is None:
-        return other
-    oldest = one if one.oldest_ms <= other.oldest_ms else other
-    return replace(
-        oldest,
-        pending=one.pending + other.pending,
-        asked_again=one.asked_again + other.asked_again,
-    )
-
-
-def _chunks(pages: Iterable[StoredPage], stored_until_ms: int | None) -> Iterator[Rows]:
-    parts: list[Rows] = []
-    held = 0
-    for page in pages:
-        parts.append(halves_of(Page.unpack(page.blob), stored_until_ms))
-        held += len(parts[-1])
-        if held >= _ROWS_AT_ONCE:
-            yield np.concatenate(parts)
-            parts, held = [], 0
-    if parts:
-        yield np.concatenate(parts)
-
-
-def halves_of(page: Page, stored_until_ms: int | None) -> Rows:
+def halves_of(page: Page) -> Rows:
     """Return a page's pending halves as rows."""
     halves = page.halves
-    if stored_until_ms is not None:
-        halves = halves.take(halves.store_time_ms <= stored_until_ms)
     rows = np.empty(len(halves), _ROW)
     rows["partition"] = page.partition
     rows["offset"] = halves.index + page.first_offset

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.running import is_pipeline_running
-from checkback.checkpoints.pending.pending_halves import PendingGroup, pending_groups
+from checkback.checkpoints.pending.pending_halves import PendingGroup, PendingTable
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.deploy.java import find_java, java_version
 from checkback.metrics.health import batch_age_s_max
@@ -236,7 +236,8 @@ class Doctor:
         held = read_state(store)
         reader = RecordReader(self._connection, self._settings.topics.half)
         try:
-            found = groups_pending(reader, pending_groups(() if held is None else held.pages))
+            table = PendingTable.of(() if held is None else held.pages)
+            found = groups_pending(reader, table.groups.values())
             undelivered = self._undelivered(reader, [group for _, group in found])
         finally:
             reader.close()

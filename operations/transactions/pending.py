@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
-from checkback.checkpoints.pending.pending_halves import PendingGroup, PendingHalf, oldest_pending
+from checkback.checkpoints.pending.pending_halves import PendingGroup, PendingHalf, PendingTable
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.operations.checkpoint.open import open_state
 from checkback.operations.topics.position import Position
@@ -20,7 +19,6 @@ from checkback.protocol.properties import Headers
 from checkback.sinks.kafka.read.record_reader import RecordReader, RecordSource
 from checkback.sinks.records.source_record import PlacedRecord
 
-GROWTH: Final = 4
 RECORDS_AT_ONCE: Final = 10_000
 """Halves with their records in memory at once; only names are kept."""
 SILENCE_POLLS_MAX: Final = 5
@@ -67,15 +65,33 @@ def oldest_transactions(
     """
     with open_state(settings) as store:
         held = read_state(store)
-    pages = () if held is None else held.pages
-    read = partial(oldest_pending, pages, stored_until_ms=stored_until_ms, group=group)
+    table = PendingTable.of(() if held is None else held.pages)
     reader = half_reader(settings)
     try:
-        if group is None:
-            return look_up(reader, read(most=most))
-        return pending_of_group(lambda wanted: look_up(reader, read(most=wanted)), group, most)
+        return oldest_in(table, reader, most, stored_until_ms=stored_until_ms, group=group)
     finally:
         reader.close()
+
+
+def oldest_in(
+    table: PendingTable,
+    reader: RecordSource,
+    most: int,
+    *,
+    stored_until_ms: int | None = None,
+    group: str | None = None,
+) -> list[PendingTransaction]:
+    """Return the oldest transactions of a table, looked up in the half topic."""
+    found: list[PendingTransaction] = []
+    first, chosen = 0, 1
+    while first < chosen and len(found) < most:
+        halves, chosen = table.page(
+            "age", first, most, group=group, stored_until_ms=stored_until_ms
+        )
+        # Another group may have the same hash.
+        found += [one for one in look_up(reader, halves) if group in (None, one.group)]
+        first += most
+    return found[:most]
 
 
 def half_reader(settings: Settings) -> RecordReader:
@@ -99,26 +115,8 @@ def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[Pending
     return sorted(transactions, key=lambda one: (one.half.store_time_ms, one.half.partition))
 
 
-def pending_of_group(
-    find: Callable[[int], Sequence[PendingTransaction]], group: str, most: int
-) -> list[PendingTransaction]:
-    """Return the oldest pending transactions of one group.
-
-    Args:
-        find: returns the given number of oldest halves of groups with this group's hash.
-    """
-    wanted = most
-    while True:
-        found = find(wanted)
-        own = [one for one in found if one.group == group]
-        if len(own) >= most or len(found) < wanted:
-            return own[:most]
-        # Halves of another group with the same hash took some of the places.
-        wanted *= GROWTH
-
-
 def groups_pending(
-    reader: RecordSource, groups: Sequence[PendingGroup]
+    reader: RecordSource, groups: Collection[PendingGroup]
 ) -> list[tuple[str, PendingGroup]]:
     """Return what is pending by group name, "" if the half is gone from its topic."""
     places = [Position(group.partition, group.offset) for group in groups]

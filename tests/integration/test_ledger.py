@@ -21,7 +21,7 @@ from tests.unit.ledger_pending import read_pending
 from tests.unit.test_ledger import OWNER, blobs
 
 from checkback.checkpoints.local_files import LocalCheckpoint
-from checkback.checkpoints.pending.pending_halves import oldest_pending
+from checkback.checkpoints.pending.pending_halves import PendingTable
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.sinks.ledger.maintenance import maintain
 from checkback.sinks.ledger.rows import LedgerBatch
@@ -90,7 +90,7 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     assert {row["real_topic"] for row in found if row["event"] == "prepared"} == {real}
     held = read_state(LocalCheckpoint(checkpoint))
     assert held is not None
-    in_state = oldest_pending(held.pages, most=10)
+    in_state, _ = PendingTable.of(held.pages).page("age", 0, 10)
     in_ledger = read_pending(DeltaLedger.open(str(ledger)))
     assert {(half.partition, half.offset) for half in in_state} == set(waiting)
     assert {(row["half_partition"], row["half_offset"]) for row in in_ledger} == set(waiting)

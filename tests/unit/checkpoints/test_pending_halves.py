@@ -5,49 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.deciding import plain_half
 from tests.property.paged import first_words
 
 from checkback.checkpoints.pending.pending_halves import (
     PendingGroup,
-    PendingHalf,
+    PendingTable,
     group_tag,
     halves_of,
-    oldest_pending,
-    pending_groups,
 )
 from checkback.checkpoints.spark_files.state_rows import StoredPage
-from checkback.operations.transactions.pending import PendingTransaction, pending_of_group
+from checkback.operations.transactions.pending import oldest_in
 from checkback.state import Page
 from checkback.state.page.page import PendingHalves
-
-
-def waiting(*groups: str) -> list[PendingTransaction]:
-    """Transactions of these groups, the oldest first."""
-    return [
-        PendingTransaction(PendingHalf(0, number, number, 0, 0), f"u{number}", group, "orders")
-        for number, group in enumerate(groups)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("groups", "most", "ids"),
-    [
-        ("", 3, []),
-        ("g", 3, ["u0"]),
-        ("ggg", 2, ["u0", "u1"]),
-        ("hhhg", 2, ["u3"]),
-        ("hhhhhhhhhggg", 2, ["u9", "u10"]),
-        ("hhhh", 1, []),
-    ],
-)
-def test_a_group_with_the_same_hash_hides_nothing(groups: str, most: int, ids: list[str]) -> None:
-    found = pending_of_group(lambda wanted: waiting(*groups)[:wanted], "g", most)
-
-    assert [one.transaction_id for one in found] == ids
 
 
 def test_rows_are_halves_by_offset_with_the_hash_of_their_group() -> None:
@@ -59,11 +34,8 @@ def test_rows_are_halves_by_offset_with_the_hash_of_their_group() -> None:
     )  # fmt: skip
     page = Page(3, 2, 100, halves, empty.waiting, empty.settled)
 
-    rows = halves_of(page, None)
-
-    assert rows.tolist() == [(3, 205, 1_000, 7_000, 0, -1), (3, 209, 2_000, 8_000, 4, 7)]
-    assert halves_of(page, 1_000).tolist() == rows[:1].tolist()
-    assert halves_of(page, 999).tolist() == []
+    rows = [(3, 205, 1_000, 7_000, 0, -1), (3, 209, 2_000, 8_000, 4, 7)]
+    assert halves_of(page).tolist() == rows
 
 
 def stored(partition: int, group: str, *store_times_ms: int) -> StoredPage:
@@ -81,13 +53,14 @@ def test_halves_that_were_asked_about_more_than_once_are_counted_by_group() -> N
     page = Page.unpack(stored(0, "g", 1, 2, 3).blob)
     asked = replace(page, halves=replace(page.halves, check_times=np.array([0, 1, 2])))
 
-    (found,) = pending_groups([StoredPage(0, asked.pack(), 0), stored(1, "g", 4)])
+    table = PendingTable.of([StoredPage(0, asked.pack(), 0), stored(1, "g", 4)])
+    (found,) = table.groups.values()
 
     assert (found.pending, found.asked_again) == (4, 1)
 
 
 def places(pages: list[StoredPage], most: int = 10, **chosen: Any) -> list[tuple[int, int]]:
-    found = oldest_pending(pages, most=most, **chosen)
+    found, _ = PendingTable.of(pages).page("age", 0, most, **chosen)
     return [(half.partition, half.offset) for half in found]
 
 
@@ -104,7 +77,7 @@ def test_the_oldest_halves_of_all_pages_come_first() -> None:
 def test_what_is_pending_is_counted_by_group_with_its_oldest_half() -> None:
     pages = [stored(0, "g", 3_000, 1_000), stored(1, "h", 2_000), stored(2, "g", 500)]
 
-    found = sorted(pending_groups(pages), key=lambda one: one.oldest_ms)
+    found = sorted(PendingTable.of(pages).groups.values(), key=lambda one: one.oldest_ms)
 
     assert found == [PendingGroup(3, 500, 2, 0, 0), PendingGroup(1, 2_000, 1, 0, 0)]
 
@@ -113,9 +86,9 @@ def test_the_oldest_are_chosen_without_loading_pandas() -> None:
     """It took longer to load than all else that `checkback pending` does."""
     program = """
 import sys
-from checkback.checkpoints.pending.pending_halves import oldest_pending
+from checkback.checkpoints.pending.pending_halves import PendingTable
 import checkback.operations.transactions.pending
-assert oldest_pending([], most=3) == []
+assert PendingTable.of([]).page("age", 0, 3) == ([], 0)
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -126,3 +99,38 @@ def test_of_equally_old_halves_the_first_places_are_chosen() -> None:
 
     assert places(pages, most=4) == [(1, 5), (0, 0), (0, 1), (0, 2)]
     assert places(pages, most=0) == []
+
+
+class Halves:
+    """The half topic; the halves at these offsets are of the group h, all others of g."""
+
+    def __init__(self, *of_h: int) -> None:
+        self.of_h = of_h
+
+    def read(self, _: int, offsets: Any) -> Any:
+        for at in offsets.tolist():
+            headers = plain_half(f"u{at}", "orders", "h" if at in self.of_h else "g")
+            yield at, SimpleNamespace(headers=lambda headers=headers: headers)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("of_h", "most", "ids"),
+    [
+        ((), 2, ["u0", "u1"]),
+        ((0, 1, 2), 2, ["u3"]),
+        ((0, 1), 1, ["u2"]),
+        ((0, 1, 2, 3), 1, []),
+        ((), 0, []),
+    ],
+)
+def test_a_group_with_the_same_hash_hides_nothing(
+    of_h: tuple[int, ...], most: int, ids: list[str]
+) -> None:
+    table = PendingTable.of([stored(0, "g", 1, 2, 3, 4)])
+
+    found = oldest_in(table, Halves(*of_h), most, group="g")
+
+    assert [one.transaction_id for one in found] == ids
+    assert len(oldest_in(table, Halves(*of_h), 10)) == 4
