@@ -15,61 +15,36 @@ import yaml
 from checkback.security.findings import Findings
 
 _NULL: Final = "tag:yaml.org,2002:null"
-VALUES_MAX: Final = 500_000
-"""A text of the greatest length has no more values without aliases. An alias stands for all that
-its anchor has, so a small text with aliases could stand for more values than fit into memory."""
 _QUOTED: Final = re.compile(r"""\s*(?:'[^\n]*'|"[^\n]*")""")
 
 
-class _TagError(yaml.MarkedYAMLError):
-    """There is a tag, like that of ``!env NAME`` or ``!vault``.
+class _MarkError(yaml.MarkedYAMLError):
+    """There is a tag, an anchor or an alias.
 
-    Nothing here knows what it stands for, and what follows is something else than it says: the name
-    of a variable, taken as the secret.
+    Nothing here knows what a tag like ``!env NAME`` or ``!vault`` stands for, and what follows is
+    something else than it says: the name of a variable, taken as the secret. A small text with
+    aliases may stand for more values than fit into memory.
     """
 
 
-class _TooManyError(yaml.MarkedYAMLError):
-    """There are more values than are read, those counted again for which an alias stands."""
-
-
-class _LoaderWithoutTags(yaml.SafeLoader):
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._values = 0
-        self._values_of: dict[int, int] = {}
-        """By an anchored node's id."""
-
+class _LoaderWithoutMarks(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("Any", self).peek_event()
-        if getattr(event, "tag", None) is not None:
-            raise _TagError(problem_mark=event.start_mark)
-        before = self._values
-        self._values += 1
-        node = super().compose_node(parent, index)
-        if isinstance(event, yaml.AliasEvent):
-            # One that stands within its own anchor is refused later, wherever it can stand.
-            self._values = before + self._values_of.get(id(node), 1)
-        elif event.anchor is not None:
-            self._values_of[id(node)] = self._values - before
-        if self._values > VALUES_MAX:
-            raise _TooManyError(problem_mark=event.start_mark)
-        return node
+        if getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None:
+            raise _MarkError(problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
 
 
 def compose(text: str, findings: Findings) -> yaml.Node | None:
     """Return the only document of a text; None if it is empty or can't be taken, which is noted."""
     try:
-        return yaml.compose(text, _LoaderWithoutTags)
-    except _TagError as error:
-        says, remedy = "There is a YAML tag.", "Write the value alone, a secret by {env: NAME}."
-        findings.mistake(_line_of(error), says, remedy)
-        return None
-    except _TooManyError as error:
-        says = f"There are more than {VALUES_MAX} values, those of aliases counted."
-        findings.mistake(
-            _line_of(error), says, "Give accounts that may do the same one access key."
+        return yaml.compose(text, _LoaderWithoutMarks)
+    except _MarkError as error:
+        says = "There is a YAML tag, anchor or alias."
+        remedy = (
+            "Write the value alone, in quotes if it begins with !, & or *; a secret by {env: NAME}."
         )
+        findings.mistake(_line_of(error), says, remedy)
         return None
     except yaml.MarkedYAMLError as error:
         line = _line_of(error)
