@@ -93,18 +93,6 @@ class WrittenUntil:
     half: int
 
 
-@dataclass(frozen=True, slots=True)
-class DecidedOp:
-    """A record about an op.
-
-    Args:
-        kind: what became of the op.
-    """
-
-    kind: OpKind
-    op_offset: int
-
-
 PartitionNote = Taken | Closed | RelayMark | WrittenUntil
 """A record about a partition, not about an op."""
 _KINDS: Final[dict[str, type[PartitionNote]]] = {
@@ -113,7 +101,6 @@ _KINDS: Final[dict[str, type[PartitionNote]]] = {
 _NAMES: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
 OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}
 """The name of the last header, by kind."""
-_OP_KINDS: Final = {name: kind for kind, name in OP_KIND_HEADERS.items()}
 
 
 def passed_headers(op: Headers, kind: OpKind, op_offset: int) -> Headers:
@@ -143,14 +130,6 @@ def note_value(note: PartitionNote) -> bytes:
 def note_headers(note: PartitionNote) -> Headers:
     """Return the headers of a record about a partition."""
     return [(_NAMES[type(note)], b"")]
-
-
-def decided_op(headers: Sequence[tuple[str, bytes | None]]) -> DecidedOp | None:
-    """Return which op a record is about; None where it is about none."""
-    name, value = headers[-1] if headers else ("", None)
-    kind = _OP_KINDS.get(name)
-    at = names.whole_number((value or b"").decode("ascii", "replace"))
-    return None if kind is None or at is None else DecidedOp(kind, at)
 
 
 def partition_note(

@@ -1,13 +1,16 @@
-"""Short ways for tests to write rules, outcomes and the headers of a half."""
+"""Short ways for tests to write rules, outcomes and halves, and to read decided ops."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from checkback.protocol.configuration import Settings
+from checkback.protocol.decided import OP_KIND_HEADERS, OpKind
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import half_headers
 from checkback.state import Action, Counter, Outcome, Rules
@@ -42,3 +45,18 @@ def plain_half(transaction_id: str, real_topic: str, group: str = "g") -> Header
     return half_headers(
         producer_group=group, transaction_id=transaction_id, real_topic=real_topic, properties={}
     )
+
+
+class DecidedOp(NamedTuple):
+    """What a record on the decided topic says of an op."""
+
+    kind: OpKind
+    op_offset: int
+
+
+def decided_op(headers: Sequence[tuple[str, bytes | None]]) -> DecidedOp | None:
+    """Return which op a record is about; None where it is about none."""
+    name, value = headers[-1] if headers else ("", None)
+    kinds = {header: kind for kind, header in OP_KIND_HEADERS.items()}
+    is_op = name in kinds and re.fullmatch(rb"\d+", value or b"")
+    return DecidedOp(kinds[name], int(value or b"")) if is_op else None

@@ -28,12 +28,12 @@ from tests.crash.injected.crash_points import (
     own_processes,
 )
 from tests.crash.truth import Fate
+from tests.deciding import decided_op
 from tests.integration.relay.relaying import relay_process
 from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.protocol.decided import decided_op
 from checkback.protocol.errors import BrokerError, OperationalError
 
 INJECTED: Final = Path(__file__).with_name("injected")

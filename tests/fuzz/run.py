@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.deciding import decided_op
 from tests.fuzz.aborting import Aborting
 from tests.fuzz.altering import Altering
 from tests.fuzz.audit import Written, faults
@@ -33,8 +34,6 @@ from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.relay.relaying import relay_process
 from tests.integration.running import Pipeline, Topics, wait_until
-
-from checkback.protocol.decided import decided_op
 
 VISIBLE_WITHIN_S: Final = 120.0
 """The first two batches of a JVM took 73 s where two other test processes had the cores as well."""

@@ -6,17 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.deciding import DecidedOp, decided_op
 
 from checkback.protocol.decided import (
     KIND_HEADER_PREFIX,
     Closed,
-    DecidedOp,
     OpKind,
     PartitionNote,
     RelayMark,
     Taken,
     WrittenUntil,
-    decided_op,
     delivered_headers,
     note_headers,
     note_value,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Message
+from tests.deciding import decided_op
 from tests.integration.running import COMMAND, Pipeline
 
 from checkback.protocol.configuration import Settings
@@ -21,7 +22,6 @@ from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
     Taken,
-    decided_op,
     note_headers,
     note_value,
     partition_note,

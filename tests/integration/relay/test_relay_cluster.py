@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.deciding import decided_op
 from tests.integration.relay.relaying import RelayStage, relay_process, relay_stage
 from tests.integration.running import Topics, wait_until
 
-from checkback.protocol.decided import OpKind, decided_op
+from checkback.protocol.decided import OpKind
 from checkback.testing.broker import Cluster
 
 PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "3000"}
