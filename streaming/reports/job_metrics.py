@@ -14,7 +14,7 @@ from checkback.metrics.table import RECORD_KINDS, STAGES
 from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport
 from checkback.streaming.reports.open_input import Stall
-from checkback.streaming.reports.progress import Held, Progress
+from checkback.streaming.reports.progress import PendingIndex, Progress
 from checkback.streaming.reports.unread import Unread
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")
@@ -82,10 +82,10 @@ class JobMetrics:
         self._silent = SilentGroups(keep_ms)
         instruments.set("checkback_build_info", 1, version=__version__)
         instruments.set("checkback_pending_bound_seconds", pending_bound_ms(settings) / 1_000)
-        self._watch("checkback_half_messages", lambda held: held.pending)
-        self._watch("checkback_check_backlog", lambda held: held.overdue)
-        self._watch("checkback_state_rows", lambda held: held.state_rows)
-        self._watch("checkback_state_bytes", lambda held: held.state_bytes)
+        self._watch("checkback_half_messages", lambda index: index.pending)
+        self._watch("checkback_check_backlog", lambda index: index.overdue)
+        self._watch("checkback_state_rows", lambda index: index.state_rows)
+        self._watch("checkback_state_bytes", lambda index: index.state_bytes)
         self._watch("checkback_oldest_pending_age_seconds", self._oldest_age_s)
 
     def add_batch(self, report: BatchReport, took_s: float) -> None:
@@ -178,18 +178,12 @@ class JobMetrics:
         if any(finished):
             fill.add_counts(COUNTED, finished, total_ms / 1_000)
 
-    def _watch(self, name: str, value: Callable[[Held], float]) -> None:
-        def look() -> float:
-            held = self._progress.held()
-            # Not a number, instead of 0, as long as the checkpoint was not read.
-            return math.nan if held is None else value(held)
+    def _watch(self, name: str, figure: Callable[[PendingIndex], float]) -> None:
+        self._fill.watch(name, lambda: self._progress.figure(figure))
 
-        self._fill.watch(name, look)
-
-    def _oldest_age_s(self, held: Held) -> float:
-        if held.oldest_ms is None:
-            return 0.0
-        return max(0, self._now_ms() - held.oldest_ms) / 1_000
+    def _oldest_age_s(self, index: PendingIndex) -> float:
+        oldest_ms = index.oldest_ms
+        return 0.0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms) / 1_000
 
 
 def pending_bound_ms(settings: Settings) -> int:

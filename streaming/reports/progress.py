@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 from checkback.metrics.table import RECORD_KINDS
 from checkback.protocol.durations import duration_text
@@ -114,16 +115,6 @@ class PendingIndex:
     def is_complete(self) -> bool:
         """Whether the checkpoint's statuses were added."""
         return self._reported is None
-
-
-class Held(NamedTuple):
-    """Totals of the state: see the properties of PendingIndex."""
-
-    pending: int
-    oldest_ms: int | None
-    overdue: int
-    state_rows: int
-    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,16 +289,7 @@ class Progress:
                 list(short_topics),
             )
 
-    def held(self) -> Held | None:
-        """Return what the state holds now; None until the checkpoint was read."""
+    def figure(self, of: Callable[[PendingIndex], float]) -> float:
+        """Return a figure of the state; no number, instead of 0, until the checkpoint was read."""
         with self._lock:
-            index = self.index
-            if not index.is_complete:
-                return None
-            return Held(
-                index.pending,
-                index.oldest_ms,
-                index.overdue,
-                index.state_rows,
-                index.state_bytes,
-            )
+            return of(self.index) if self.index.is_complete else math.nan
