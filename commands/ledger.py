@@ -34,19 +34,10 @@ def command() -> None:
     show_default=True,
     help="Delete files that were replaced at least this long ago.",
 )
-@click.option(
-    "--longest-reader",
-    type=DurationType(),
-    default="1h",
-    show_default=True,
-    help="Duration of the longest query over the ledger; the retention is never shorter.",
-)
-@click.option("--force", is_flag=True, help="Allow a retention of less than 168h.")
+@click.option("--force", is_flag=True, help="Allow a retention of 1h and more.")
 @output_option
 @settings_options
-def maintain(
-    settings: Settings, output: CommandOutput, retention: int, longest_reader: int, *, force: bool
-) -> None:
+def maintain(settings: Settings, output: CommandOutput, retention: int, *, force: bool) -> None:
     """Join small files, and delete those that no reader needs.
 
     Works while the pipeline runs.
@@ -54,11 +45,8 @@ def maintain(
     from checkback.sinks.ledger.maintenance import maintain as maintain_ledger
     from checkback.sinks.ledger.maintenance import require_safe
 
-    # Rounded up, so that neither is shorter than the user asked for.
-    retention_hours, reader_hours = (
-        math.ceil(duration_ms / HOUR_MS) for duration_ms in (retention, longest_reader)
-    )
-    require_safe(retention_hours, reader_hours, force=force)
+    retention_hours = math.ceil(retention / HOUR_MS)  # not shorter than the user asked for
+    require_safe(retention_hours, force=force)
     done = maintain_ledger(_open(settings), retention_hours)
     output.show(
         asdict(done),

@@ -14,6 +14,7 @@ from checkback.sinks.ledger.table import FILE_BYTES, DeltaLedger, delta_errors
 
 RETENTION_H: Final = 168
 """Delta's own default; below it, readers of an older version may find its files gone."""
+LEAST_H: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +28,23 @@ class Maintenance:
     retention_hours: int
 
 
-def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool) -> None:
+def require_safe(retention_hours: int, *, force: bool) -> None:
     """Refuse a retention so short that files could vanish while they are read or written.
 
     Args:
         retention_hours: age from which a file that is not needed any more is deleted.
-        longest_reader_hours: how long the longest query over the ledger takes.
-        force: allow less than Delta's default; never less than the longest reader.
+        force: allow less than Delta's default; never less than LEAST_H.
 
     Raises:
         UsageError: says which bound.
     """
-    if retention_hours < longest_reader_hours:
+    least = LEAST_H if force else RETENTION_H
+    if retention_hours < least:
+        ways = "" if force else "; --force if no query takes so long"
         raise UsageError(
-            f"A retention of {retention_hours} h is shorter than the longest reader, "
-            f"{longest_reader_hours} h: its files would be deleted while it reads them.",
-            remedy="Choose a longer --retention, or a shorter --longest-reader.",
-        )
-    if retention_hours < RETENTION_H and not force:
-        raise UsageError(
-            f"A retention of {retention_hours} h is shorter than {RETENTION_H} h, Delta's default.",
-            remedy="Choose a longer --retention; --force if no reader needs older versions.",
+            f"A retention of {retention_hours} h is shorter than {least} h: files could be deleted "
+            "while a query reads them, or a batch writes them.",
+            remedy=f"Choose a longer --retention{ways}.",
         )
 
 

@@ -234,17 +234,17 @@ def test_maintenance_puts_files_together_and_deletes_what_was_replaced(path: str
 
 
 @pytest.mark.parametrize(
-    ("retention", "longest", "force", "is_safe"),
-    [(168, 1, False, True), (167, 1, False, False), (24, 24, True, True), (24, 25, True, False)],
+    ("retention", "force", "is_safe"),
+    [(168, False, True), (167, False, False), (1, True, True), (0, True, False)],
 )
 def test_no_file_is_deleted_that_a_reader_may_need(
-    retention: int, longest: int, *, force: bool, is_safe: bool
+    retention: int, *, force: bool, is_safe: bool
 ) -> None:
     if is_safe:
-        require_safe(retention, longest, force=force)
+        require_safe(retention, force=force)
     else:
         with pytest.raises(UsageError):
-            require_safe(retention, longest, force=force)
+            require_safe(retention, force=force)
 
 
 def test_the_commands_tell_it_as_data(path: str) -> None:
