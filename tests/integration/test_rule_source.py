@@ -49,8 +49,8 @@ def test_the_newest_record_is_in_force_within_a_look(
     now_s = [0.0]
     watch = AccessWatch(source, lambda: now_s[0])
     watch.read()
-    assert watch.table is not None
-    assert list(watch.table.accounts) == ["orders-service"]
+    assert watch.rules is not None
+    assert list(watch.rules.accounts) == ["orders-service"]
 
     def look() -> bool:
         now_s[0] += 2
@@ -59,11 +59,11 @@ def test_the_newest_record_is_in_force_within_a_look(
     assert not look()
     publish_rules(settings, topic(settings), RULES.replace("orders", "stock").encode())
     wait_until(look, PATIENCE_S, "the new rules")
-    assert list(watch.table.accounts) == ["stock-service"]
+    assert list(watch.rules.accounts) == ["stock-service"]
     publish_rules(settings, topic(settings), b"accounts: [")
     wait_until(lambda: look() or watch.problem, PATIENCE_S, "the broken rules")
     assert f"kafka:{topic(settings)} has a mistake" in watch.problem
-    assert list(watch.table.accounts) == ["stock-service"]
+    assert list(watch.rules.accounts) == ["stock-service"]
 
 
 def test_rules_on_a_topic_that_was_made_again_are_found(
