@@ -326,7 +326,7 @@ def test_for_the_doctor_only_what_is_needed_fails(broker: EmbeddedBroker) -> Non
     assert failures(settings) == {}
 
 
-RIGHTS_OF_THE_PIPELINE = 13
+RIGHTS_OF_THE_PIPELINE = 12
 
 
 @pytest.mark.nightly

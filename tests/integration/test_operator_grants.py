@@ -27,7 +27,7 @@ OPERATOR = "ann"
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 PATIENCE_S = 60.0
 REAL = ("paid", "later")
-RIGHTS = 18
+RIGHTS = 17
 pytestmark = (
     pytest.mark.nightly
 )  # test_grants.py has producers, the pipeline and hidden topics by day
