@@ -22,12 +22,8 @@ from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
 from checkback.client.results import SendResult, TransactionSendResult
-from checkback.client.transaction_producer import (
-    LearnTopic,
-    Request,
-    RunListener,
-    TransactionMQProducer,
-)
+from checkback.client.sending.steps import LearnTopic, Request, RunListener
+from checkback.client.transaction_producer import TransactionMQProducer
 from checkback.client.validation import require_message_class, require_topic
 from checkback.protocol.errors import (
     BrokerError,

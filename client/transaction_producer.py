@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, Unpack
 
 from checkback.client.checks.answers import CheckAnswers
 from checkback.client.checks.service import CheckService
@@ -26,13 +26,14 @@ from checkback.client.listener import (
 )
 from checkback.client.message import Message, MessageQueue
 from checkback.client.observing.counters import ClientEvent
-from checkback.client.observing.tracing import UNTRACED, TracedStep
+from checkback.client.observing.tracing import UNTRACED
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.sending.half import ID_AT, Half, InDoubtIds
-from checkback.client.sending.half_producer import AwaitReport, HalfProducer
+from checkback.client.sending.half_producer import HalfProducer
 from checkback.client.sending.op_producer import OpProducer
+from checkback.client.sending.steps import LearnTopic, RunListener, Steps, traced_steps
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
@@ -47,7 +48,7 @@ from checkback.metrics.log_lines import facts
 from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError
 from checkback.protocol.properties import Headers
-from checkback.protocol.record_size import record_bytes_max
+from checkback.protocol.record_size import headers_bytes_max, record_bytes_max
 from checkback.protocol.records import half_headers
 from checkback.protocol.topics import plan_check_topic
 
@@ -62,23 +63,6 @@ HALF_NOT_SAFE = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
     "the half was not safely stored, the local transaction did not run",
 )
-
-
-class LearnTopic(NamedTuple):
-    """A topic that the brokers have to be asked about."""
-
-    topic: str
-
-
-class RunListener(NamedTuple):
-    """A local transaction that the listener has to run; the answer is what it returns."""
-
-    message: Message
-    arg: Any
-
-
-Request = LearnTopic | AwaitReport | RunListener
-Steps = Generator[Request, Any, TransactionSendResult]
 
 
 class TransactionMQProducer(DefaultMQProducer):
@@ -105,7 +89,6 @@ class TransactionMQProducer(DefaultMQProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         require_listener(transaction_listener)
         self.transaction_listener = transaction_listener
-        self._tracing = self.options.tracing or UNTRACED
         self._clock = BrokerClock()
         self._closers: list[Callable[[Callable[[], float]], int | None]] = []
         """Close what was opened, given how much time is left; the last one first."""
@@ -169,37 +152,53 @@ class TransactionMQProducer(DefaultMQProducer):
         *,
         is_gathered: bool = False,
     ) -> Steps:
-        """Take the steps of a transaction; yield what has to be waited for.
+        """Return the steps of a transaction.
 
-        It waits for nothing itself, so a thread and an event loop can take the same steps.
-        Without a transaction id it makes one.
+        They wait for nothing themselves, so a thread and an event loop can take the same ones.
+        Without a transaction id the half gets a new one.
+
+        Raises:
+            InvalidMessageError: it can't be sent as it is.
+            SendError: the pipeline refuses new transactions.
         """
         sent = self._accept(message)
-        if not self._facts.knows(sent.topic):
-            yield LearnTopic(sent.topic)
-        with self._tracing.transaction(sent) as traced:
-            half = self._half(traced, transaction_id or self._new_id())
-            half.is_gathered = is_gathered
-            with self._tracing.step(TracedStep.HALF, half.message):
-                try:
-                    yield from self._halves.store(half, new_report)
-                except SendError:
-                    raise
-                except BaseException:  # of the wait: Ctrl-C, or the end of the loop
-                    self._halves.doubt(half)
-                    raise
-            self.counters.add(ClientEvent.SENT)
-            outcome = HALF_NOT_SAFE
-            if half.status is SendStatus.SEND_OK:
-                with self._tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as span:
-                    try:
-                        outcome = result_of((yield RunListener(half.message, arg)))
-                    except Exception as error:
-                        outcome = self._failed_listener(half, error)
-                    span.ended(outcome.state, outcome.exception)
-            with self._tracing.step(TracedStep.OP, half.message):
-                self._end(half, outcome)
-            return self._result(half, outcome)
+        id_ = transaction_id or self._new_id()
+
+        def begin(carrying: Message) -> Steps:
+            return self._steps(carrying, arg, new_report, id_, is_gathered=is_gathered)
+
+        tracing = self.options.tracing
+        return begin(sent) if tracing is None else traced_steps(tracing, sent, id_, begin)
+
+    def _steps(
+        self,
+        message: Message,
+        arg: Any,
+        new_report: Callable[[deque[Any]], DeliveryReport],
+        transaction_id: str,
+        *,
+        is_gathered: bool,
+    ) -> Steps:
+        if not self._facts.knows(message.topic):
+            yield LearnTopic(message.topic)
+        half = self._half(message, transaction_id)
+        half.is_gathered = is_gathered
+        try:
+            yield from self._halves.store(half, new_report)
+        except SendError:
+            raise
+        except BaseException:  # of the wait: Ctrl-C, or the end of the loop
+            self._halves.doubt(half)
+            raise
+        self.counters.add(ClientEvent.SENT)
+        outcome = HALF_NOT_SAFE
+        if half.status is SendStatus.SEND_OK:
+            try:
+                outcome = result_of((yield RunListener(half.message, arg)))
+            except Exception as error:
+                outcome = self._failed_listener(half, error)
+        self._end(half, outcome)
+        return self._result(half, outcome)
 
     def _accept(self, message: Message) -> Message:
         """Validate a message; return it as it is sent.
@@ -301,7 +300,7 @@ class TransactionMQProducer(DefaultMQProducer):
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
-            tracing=self._tracing,
+            tracing=self.options.tracing or UNTRACED,
         )
         check_topic = self.topics.check(self.producer_group)
         return CheckService(
@@ -329,8 +328,9 @@ class TransactionMQProducer(DefaultMQProducer):
         if message.properties or message.keys or message.tags:
             copy.properties = dict(message.properties)
             _add_own(headers, message)
+            size += headers_bytes_max(headers[len(template) :])
         key = message.record_key()
-        size += record_bytes_max(key, message.body, headers[len(template) :])
+        size += len(key or b"") + len(message.body or b"")
         self._facts.check(message.topic, message, size)
         self._facts.check(self.topics.half, message, size)
         return Half(copy, key, headers, self._new_id, self._budget_s)

@@ -95,12 +95,18 @@ def require_content(message: Message, max_message_size: int) -> None:
     Raises:
         InvalidMessageError: says which limit the message breaks.
     """
-    _check_key(message.key)
-    _check_body(message, max_message_size)
+    # Called for each message: what most of them have is looked at here, without a further call.
+    body: object = message.body
+    if message.key is not None:
+        _check_key(message.key)
+    if type(body) is not bytes or not 0 < len(body) <= max_message_size:
+        _check_body(message, max_message_size)
     if message.properties != {}:
         _check_properties(message)
-    _check_text("keys", message.keys)
-    _check_text("tags", message.tags)
+    if message.keys != "":
+        _check_text("keys", message.keys)
+    if message.tags != "":
+        _check_text("tags", message.tags)
     if message.queue_id is not None:
         _check_queue_id(message.queue_id)
 

@@ -21,10 +21,10 @@ from checkback.client.listener import (
 from checkback.client.message import Message, MessageQueue
 from checkback.client.producer import CallsInFlight, ServiceState
 from checkback.client.results import SendStatus, TransactionSendResult
+from checkback.client.sending.steps import Request, RunListener, Steps
 from checkback.client.sessions.log_table import TransactionLog
 from checkback.client.sessions.producer import Producer
 from checkback.client.sessions.sent import SentMessage
-from checkback.client.transaction_producer import Request, RunListener, Steps
 from checkback.client.validation import require_group, require_message, require_no_timers
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings

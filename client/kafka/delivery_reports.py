@@ -79,12 +79,34 @@ def _produce_named_headers(
     watched(headers=dict(headers), **others)
 
 
+def _produce_of(producer: Any, *, is_signed: bool) -> Callable[..., None]:
+    """Return what sends a record of a producer.
+
+    Agents that watch applications derive from librdkafka's producer, with arguments in another
+    order, and put headers among the record's. The signature of a signed record would not fit
+    any more, and no report says which headers were sent: librdkafka's own method sends it.
+    """
+    watched: Callable[..., None] = producer.produce
+    if not is_signed:
+        is_derived = isinstance(producer, Producer) and type(producer) is not Producer
+        return partial(_produce_named_headers, watched) if is_derived else watched
+    for kind in type(producer).__mro__:
+        own = vars(kind).get("produce")
+        if type(own) is MethodDescriptorType:  # an agent's wrapper claims to be an instance
+            return partial(own, producer)
+    return watched
+
+
 class PolledProducer:
     """Owns a producer and polls it in a daemon thread. Threads may share it.
 
     Args:
         sample: called after a poll with one of the records that it reported as stored.
         pause_s: pause between two polls, where no caller waits for the reports.
+        is_signed: whether the records have signatures.
+
+    Attributes:
+        produce: sends a record; its arguments are given by name.
     """
 
     def __init__(
@@ -93,8 +115,11 @@ class PolledProducer:
         name: str,
         sample: Callable[[Message], None] | None = None,
         pause_s: float = 0,
+        *,
+        is_signed: bool = False,
     ) -> None:
         self.producer: Any = open_producer()  # its published types lack close()
+        self.produce = _produce_of(self.producer, is_signed=is_signed)
         self.done: deque[Any] = deque()
         self._sample = sample
         self._pause_s = pause_s
@@ -102,23 +127,6 @@ class PolledProducer:
         self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-
-    def produce(self, *, is_signed: bool) -> Callable[..., None]:
-        """Return what sends a record; its arguments are given by name.
-
-        Agents that watch applications derive from librdkafka's producer, with arguments in another
-        order, and put headers among the record's. The signature of a signed record would not fit
-        any more, and no report says which headers were sent: librdkafka's own method sends it.
-        """
-        watched: Callable[..., None] = self.producer.produce
-        if not is_signed:
-            is_derived = isinstance(self.producer, Producer) and type(self.producer) is not Producer
-            return partial(_produce_named_headers, watched) if is_derived else watched
-        for kind in type(self.producer).__mro__:
-            own = vars(kind).get("produce")
-            if type(own) is MethodDescriptorType:  # an agent's wrapper claims to be an instance
-                return partial(own, self.producer)
-        return watched
 
     def abandon(self) -> None:
         """Have the polling thread close a producer that librdkafka gave up."""

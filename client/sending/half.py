@@ -17,7 +17,7 @@ ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
 class Half:
     """A half message on its way, and where it is stored in the end.
 
-    Topic, body and transaction id are copies: the listener gets the message and may change it.
+    Body and transaction id are copies: the listener gets the message and may change it.
 
     Args:
         message: a copy of the sender's message, with its transaction id.
@@ -25,10 +25,13 @@ class Half:
         new_id: makes another transaction id.
     """
 
-    __slots__ = (
-        "body", "deadline_s", "headers", "is_gathered", "key", "message", "new_id", "offset",
-        "partition", "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
-    )  # fmt: skip
+    is_gathered = False
+    """Whether it may wait a moment for others, with which it shares a request."""
+    partition = -1
+    offset = -1
+    signed_at_ms: float | None = None
+    """The time in its last signature; None where halves are not signed."""
+    status = SendStatus.SEND_OK
 
     def __init__(
         self,
@@ -39,21 +42,12 @@ class Half:
         budget_s: float,
     ) -> None:
         self.message = message
-        self.topic = message.topic
         self.body = message.body
         self.transaction_id = message.transaction_id
         self.key = key
         self.headers = headers
         self.new_id = new_id
-        self.is_gathered = False
-        """Whether it may wait a moment for others, with which it shares a request."""
         self.deadline_s = time.monotonic() + budget_s
-        self.partition = -1
-        self.offset = -1
-        self.timestamp_ms = 0
-        self.signed_at_ms: float | None = None
-        """The time in its last signature; None where halves are not signed."""
-        self.status = SendStatus.SEND_OK
 
     def left_s(self) -> float:
         """Return the time that is left for its tries."""

@@ -198,6 +198,7 @@ class HalfProducer:
             lambda: open_producer(self.brokers.connection_failed),
             f"checkback-{self._half_topic}",
             self._sample,
+            is_signed=self._signer is not None,
         )
 
     def _hand_over(
@@ -210,7 +211,7 @@ class HalfProducer:
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
-            polled.produce(is_signed=self._signer is not None)(
+            polled.produce(
                 topic=self._half_topic,
                 value=half.body,
                 key=half.key,
@@ -235,7 +236,6 @@ class HalfProducer:
         if report.error is None:
             offset = message.offset()
             half.offset = -1 if offset is None else offset
-            half.timestamp_ms = message.timestamp()[1]
             return offset is not None
         status = not_safely_stored(report.error.code())
         if status is None:
@@ -249,10 +249,10 @@ class HalfProducer:
 
         Only the first half can be: its answer brings the brokers' time.
         """
-        kind, stored_at_ms = report.message.timestamp()
-        if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
+        if half.signed_at_ms is None:
             return False
-        if is_in_time(half.signed_at_ms, stored_at_ms):
+        kind, stored_at_ms = report.message.timestamp()
+        if kind != TIMESTAMP_LOG_APPEND_TIME or is_in_time(half.signed_at_ms, stored_at_ms):
             return False
         self._clock.learn(stored_at_ms, steady_ms())
         return True

@@ -63,8 +63,8 @@ class OpProducer:
             lambda: open_producer(_connection_failed, self._not_stored),
             f"checkback-{op_topic}",
             pause_s=PAUSE_S,
+            is_signed=signer is not None,
         )
-        self._produce = self._polled.produce(is_signed=signer is not None)
 
     def send_one_way(
         self,
@@ -84,8 +84,9 @@ class OpProducer:
             headers[ID_AT] = (UNIQ_KEY, key)
         value = b"%d" % half_offset
         try:
-            headers = self._signed(half_partition, key, value, headers)
-            self._produce(
+            if self._signer is not None:
+                headers = self._signer.op(self._op_topic, half_partition, key, value, headers)
+            self._polled.produce(
                 topic=self._op_topic,
                 value=value,
                 key=key,
@@ -100,12 +101,14 @@ class OpProducer:
         """Send and wait; tell whether the op was stored. A failure is logged and counted."""
         polled = self._confirming()
         report = ThreadReport(polled.done)
-        headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())
+        key, value, headers = op.key(), op.value(), op.headers()
+        if self._signer is not None:
+            headers = self._signer.op(self._op_topic, op.half_partition, key, value, headers)
         try:
-            polled.produce(is_signed=self._signer is not None)(
+            polled.produce(
                 topic=self._op_topic,
-                value=op.value(),
-                key=op.key(),
+                value=value,
+                key=key,
                 partition=op.half_partition,
                 on_delivery=report,
                 headers=headers,
@@ -129,11 +132,6 @@ class OpProducer:
     def close(self, timeout_s: float) -> None:
         """Send the ops that wait, then close."""
         self._polled.close(max(CLOSE_S, timeout_s))
-
-    def _signed(self, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
-        if self._signer is None:
-            return headers
-        return self._signer.op(self._op_topic, partition, key, value, headers)
 
     def _template(self, state: LocalTransactionState) -> Headers:
         return self._op(0, 0, "", state).headers()

@@ -253,7 +253,7 @@ class PlainSender:
 
     def _hand_over(self, under_way: PlainSend, message: Message) -> None:
         try:
-            self._polled.produce(is_signed=False)(
+            self._polled.produce(
                 topic=under_way.queue.topic,
                 value=message.body,
                 key=message.record_key(),

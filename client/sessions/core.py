@@ -10,10 +10,11 @@ from checkback.client.listener import TransactionListener
 from checkback.client.message import Message
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
+from checkback.client.sending.steps import LearnTopic, Request
 from checkback.client.sessions.joined import Owner
 from checkback.client.sessions.log_table import TransactionLog
 from checkback.client.sessions.sent import SentMessage, SharedReport, awaited
-from checkback.client.transaction_producer import LearnTopic, Request, TransactionMQProducer
+from checkback.client.transaction_producer import TransactionMQProducer
 
 
 class Core(Owner, Protocol):

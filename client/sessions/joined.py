@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 from checkback.client.listener import LocalTransactionState
+from checkback.client.sending.steps import Request
 from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
 from checkback.client.sessions.sent import Answer, SentMessage
-from checkback.client.transaction_producer import Request
 from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import LifeCycleError
 

@@ -19,7 +19,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.kafka.delivery_reports import ThreadReport
 from checkback.client.listener import CallbackResult, LocalTransactionState
 from checkback.client.results import TransactionSendResult
-from checkback.client.transaction_producer import LearnTopic, Request, RunListener, Steps
+from checkback.client.sending.steps import LearnTopic, Request, RunListener, Steps
 from checkback.protocol.errors import SendError
 
 Answer = Callable[[Request], object]

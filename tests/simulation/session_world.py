@@ -32,10 +32,10 @@ from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.producer import ServiceState
 from checkback.client.sending import half, half_producer, op_producer
 from checkback.client.sending.half import InDoubtIds
+from checkback.client.sending.steps import Request
 from checkback.client.sessions.core import SessionCore
 from checkback.client.sessions.sent import awaited
 from checkback.client.sessions.sqlalchemy import create_log_table, log_table
-from checkback.client.transaction_producer import Request
 from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError
 

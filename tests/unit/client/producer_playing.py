@@ -68,15 +68,21 @@ class QuietProducer:
 
 
 class Producer(QuietProducer):
-    """Stores what it takes at the next poll; while it is silent, nothing is reported."""
+    """Stores what it takes at the next poll.
+
+    While it is silent, nothing is reported; while it refuses, it takes nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.is_silent = False
+        self.refuses = False
         self.due: deque[dict[str, Any]] = deque()
 
     def produce(self, **record: Any) -> None:
         super().produce(**record)
+        if self.refuses:
+            raise TRANSPORT
         if "on_delivery" in record:
             self.due.append(record)
 

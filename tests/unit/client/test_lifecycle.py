@@ -299,9 +299,10 @@ def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
     assert not kafka[0].halves[0].sent
 
 
+@pytest.mark.parametrize("tracing", [None, OpenTelemetryTracing()])
 @pytest.mark.parametrize("raised", [ValueError("x"), StopIteration(), StopIteration(7)])
 def test_whatever_a_listener_raises_its_op_says_unknown(
-    kafka: list[Clients], raised: Exception
+    kafka: list[Clients], raised: Exception, tracing: OpenTelemetryTracing | None
 ) -> None:
     class Raising(Committing):
         def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
@@ -309,7 +310,7 @@ def test_whatever_a_listener_raises_its_op_says_unknown(
             raise raised
 
     with TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Raising()
+        "g", bootstrap_servers="fake", transaction_listener=Raising(), tracing=tracing
     ) as producer:
         result = producer.send_message_in_transaction(Message("t", b"x"))
         assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1

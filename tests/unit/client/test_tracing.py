@@ -9,11 +9,20 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider
+from tests.unit.client.producer_playing import Clients, kafka
 
-from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    TransactionListener,
+    TransactionMQProducer,
+)
 from checkback.client.observing.tracing import TracedStep
 from checkback.client.opentelemetry import OpenTelemetryTracing
+from checkback.protocol.errors import SendError
 
+__all__ = ["kafka"]
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -94,3 +103,36 @@ def test_a_process_without_a_tracer_sends_the_message_as_it_is() -> None:
     sent = send(OpenTelemetryTracing(NoOpTracerProvider()), Message("paid", b"x"))
 
     assert sent.properties == {}
+
+
+@pytest.mark.parametrize("fails", ["", "half", "local transaction"])
+def test_a_producer_takes_its_steps_in_spans(
+    kafka: list[Clients], tracing: OpenTelemetryTracing, exporter: InMemorySpanExporter, fails: str
+) -> None:
+    class Listener(TransactionListener):
+        def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+            del message, arg
+            if fails:
+                raise ValueError
+            return COMMIT
+
+        def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+            del message
+            return COMMIT
+
+    with TransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=Listener(), tracing=tracing
+    ) as producer:
+        kafka[0].halves[0].refuses = fails == "half"
+        try:
+            sent = producer.send_message_in_transaction(Message("paid", b"x"))
+        except SendError:
+            sent = None
+
+    spans = finished(exporter)
+    names = ["half", "local transaction", "op", "transaction paid"]
+    assert list(spans) == (names if sent else [names[0], names[-1]])
+    failed = {name for name, span in spans.items() if not span.status.is_ok}
+    assert failed == {"": set(), "half": {names[0], names[-1]}, names[1]: {names[1]}}[fails]
+    ids = {span.attributes.get("checkback.transaction_id") for span in spans.values()}
+    assert sent is None or ids == {None, sent.transaction_id}
