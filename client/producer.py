@@ -32,7 +32,7 @@ from checkback.protocol.topics import TopicNames
 
 _log = logging.getLogger(__name__)
 
-ID_BITS: Final = 128
+ID_BYTES: Final = 16
 SEED_BYTES: Final = 32
 LOOK_S: Final = 0.005
 
@@ -67,7 +67,7 @@ def unique_ids() -> Callable[[], str]:
     ones. Threads may share it.
     """
     bits = random.Random(os.urandom(SEED_BYTES)).getrandbits  # noqa: S311 - ids are no secrets
-    return lambda: f"{bits(ID_BITS):032x}"
+    return lambda: bits(8 * ID_BYTES).to_bytes(ID_BYTES).hex()
 
 
 class CallsInFlight:
@@ -252,16 +252,17 @@ class DefaultMQProducer:
         return self._process_id, self.topics.check(self.producer_group)
 
     def _require_running(self) -> None:
+        if self._state is ServiceState.RUNNING:
+            return
         if self._process_id != os.getpid():
             raise LifeCycleError(
                 "The producer belongs to the process that made it; a fork can't use it.",
                 remedy="Make and start a producer in each process, after the fork.",
             )
-        if self._state is not ServiceState.RUNNING:
-            raise LifeCycleError(
-                f"The producer of group {self.producer_group} is {self._state.value}.",
-                remedy="Call start() first, and make a new one after shutdown().",
-            )
+        raise LifeCycleError(
+            f"The producer of group {self.producer_group} is {self._state.value}.",
+            remedy="Call start() first, and make a new one after shutdown().",
+        )
 
     def send(
         self,
@@ -399,3 +400,12 @@ class DefaultMQProducer:
         if plain is not None:
             left += plain.close(left_s())
         return left
+
+
+def _forked() -> None:
+    """Refuse sends in a child process: it lacks the threads of its parent's producers."""
+    for producer in STARTED.values():
+        producer._state = ServiceState.SHUTDOWN_ALREADY  # noqa: SLF001 - of this module's own class
+
+
+os.register_at_fork(after_in_child=_forked)
