@@ -149,8 +149,6 @@ class TransactionMQProducer(DefaultMQProducer):
         arg: Any,
         new_report: Callable[[deque[Any]], DeliveryReport],
         transaction_id: str = "",
-        *,
-        is_gathered: bool = False,
     ) -> Steps:
         """Return the steps of a transaction.
 
@@ -165,7 +163,7 @@ class TransactionMQProducer(DefaultMQProducer):
         id_ = transaction_id or self._new_id()
 
         def begin(carrying: Message) -> Steps:
-            return self._steps(carrying, arg, new_report, id_, is_gathered=is_gathered)
+            return self._steps(carrying, arg, new_report, id_)
 
         tracing = self.options.tracing
         return begin(sent) if tracing is None else traced_steps(tracing, sent, id_, begin)
@@ -176,13 +174,10 @@ class TransactionMQProducer(DefaultMQProducer):
         arg: Any,
         new_report: Callable[[deque[Any]], DeliveryReport],
         transaction_id: str,
-        *,
-        is_gathered: bool,
     ) -> Steps:
         if not self._facts.knows(message.topic):
             yield LearnTopic(message.topic)
         half = self._half(message, transaction_id)
-        half.is_gathered = is_gathered
         try:
             yield from self._halves.store(half, new_report)
         except SendError:
@@ -251,7 +246,6 @@ class TransactionMQProducer(DefaultMQProducer):
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
             signer=signer,
-            open_gathering=self._clients.gathering_half_producer,
         )
         self._closers.append(lambda left_s: self._halves.close(left_s()))
         # Not over the halves' producer: a lost op must not cost them that.

@@ -211,7 +211,7 @@ class _FakeCore:
         """Nothing is left."""
         return 0
 
-    def begin(self, message: Message, **_: bool) -> SentMessage:
+    def begin(self, message: Message) -> SentMessage:
         """Store a half."""
         transaction = self._service.store(message)
         sent = transaction.message

@@ -27,6 +27,13 @@ BROKERS_SHARE: Final = 0.7
 """The share of a send's time that the leader may wait for replicas: it must answer in time."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000
 """With librdkafka's 10 s a broker that is back would stay unused for three budgets."""
+HALF_REQUESTS_IN_FLIGHT: Final = 2
+"""Fewer than partitions: the halves that come meanwhile then wait behind a request that is ready.
+
+With none ready, the thread of librdkafka's idempotent producer spins while five records or more of
+a partition are under way and another waits: for the whole time of an answer, that is half of the
+processor time of 64 threads.
+"""
 HALF_RETRIES: Final = 3
 """librdkafka's own tries of a half that was on the wire; what was never sent does not count.
 
@@ -34,7 +41,6 @@ Few, because only when they are used up does it show that a partition has too fe
 another partition may take the half.
 """
 RETRY_BACKOFF_MS: Final = 50
-GATHERING_LINGER_MS: Final = 1
 OP_LINGER_MS: Final = 5
 """No caller waits for an op, and a batch of them costs as much as one."""
 MESSAGE_BYTES_LEAST: Final = 1_000
@@ -80,20 +86,16 @@ class KafkaClients:
         """The brokers as they were given."""
         return str(self._base["bootstrap.servers"])
 
-    def gathering_half_producer(self, on_error: Callable[[Any], None]) -> Producer:
-        """Open a producer of halves that gathers them for a moment."""
-        return self.half_producer(on_error, linger_ms=GATHERING_LINGER_MS)
-
-    def half_producer(self, on_error: Callable[[Any], None], *, linger_ms: int = 0) -> Producer:
+    def half_producer(self, on_error: Callable[[Any], None]) -> Producer:
         """Open a producer whose own tries on the same partition store a record at most once."""
         return self._open_producer(
             on_error,
             {
                 "enable.idempotence": True,
                 "acks": "all",
-                "max.in.flight": 5,
+                "max.in.flight": HALF_REQUESTS_IN_FLIGHT,
                 "retries": HALF_RETRIES,
-                "linger.ms": linger_ms,
+                "linger.ms": 0,
             },
         )
 

@@ -25,8 +25,6 @@ class Half:
         new_id: makes another transaction id.
     """
 
-    is_gathered = False
-    """Whether it may wait a moment for others, with which it shares a request."""
     partition = -1
     offset = -1
     signed_at_ms: float | None = None

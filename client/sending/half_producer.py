@@ -25,11 +25,10 @@ from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProduc
 from checkback.client.kafka.errors import error_of, is_refusal, not_safely_stored
 from checkback.client.kafka.queue_selection import choose_partition
 from checkback.client.kafka.topics import TopicFacts
-from checkback.client.listener import one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.sending.half import Half, InDoubtIds
 from checkback.metrics.log_lines import facts
-from checkback.protocol.errors import ConfigurationError, SendError
+from checkback.protocol.errors import SendError
 from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
@@ -42,11 +41,6 @@ SHARE_OF_A_TRY: Final = 0.3
 LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
 """Least share of the budget for a try: with less, it would end in doubt because of the time, not
 because of a broker."""
-GATHER_FROM_IN_FLIGHT: Final = 40
-"""From this many halves under way at once, the producer gathers them: each waits a millisecond for
-others, and they go to one partition. Fewer requests wake fewer threads."""
-SHARED_TURN_S: Final = 0.01
-"""How long gathered halves go to the same partition."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
@@ -64,8 +58,6 @@ class HalfProducer:
         counters: count further tries and halves in doubt.
         avoid_faults: whether to avoid slow and failing brokers for a while.
         signer: signs each half as it is sent, None for no signature.
-        open_gathering: opens one that gathers records for a moment, used while many halves are
-            under way and for all but the first of a database transaction; None for never.
     """
 
     def __init__(
@@ -81,14 +73,10 @@ class HalfProducer:
         tries_max: int,
         avoid_faults: bool,
         signer: RecordSigner | None = None,
-        open_gathering: Callable[[Callable[[Any], None]], Producer] | None = None,
     ) -> None:
         self.brokers = BrokerWatch()
         self._open_producer = open_producer
-        self._open_gathering = open_gathering
-        self._gathering: PolledProducer | None = None
         self._is_closed = False
-        self._under_way: deque[None] = deque()
         self._half_topic = half_topic
         self._facts = facts
         self._in_doubt = in_doubt
@@ -100,11 +88,9 @@ class HalfProducer:
         self._avoid_faults = avoid_faults
         self._signer = signer
         self._turns = itertools.count()
-        self._shared_turn = 0
-        self._shared_until_s = 0.0
         self._short_until_s: dict[int, float] = {}
         self._renewing = threading.Lock()
-        self.polled = self._open(open_producer)
+        self.polled = self._open()
 
     def store(
         self, half: Half, new_report: Callable[[deque[Any]], DeliveryReport]
@@ -116,39 +102,33 @@ class HalfProducer:
                 if so the answer to its check is rollback.
         """
         tried: set[int] = set()
-        under_way = self._under_way
-        under_way.append(None)
-        try:
-            for left in range(self._tries_max - 1, -1, -1):
-                are_many = half.is_gathered or len(under_way) >= GATHER_FROM_IN_FLIGHT
-                by_turns = half.key is None
-                partition = self._next_partition(tried, are_many) if by_turns else BY_KEY
-                polled = self._gatherer() if are_many else self.polled
-                report: Any = new_report(polled.done)
-                problem = self._hand_over(polled, half, partition, report)
-                if problem is None:
-                    movable = left > 0 and by_turns
-                    # Another try begins only when more than that is left.
-                    yield report, self._share_s
-                    if report.message is None and not (
-                        movable and self._leader_is_down(partition, tried)
-                    ):
-                        yield report, half.left_s()
-                    if self._is_stored(half, report):
-                        if not self._is_untimely(half, report):
-                            return
-                        if left == 0:
-                            raise self._signed_at_wrong_time(half)
-                        self._try_anew(half)
-                        continue
-                    problem = report.error
-                tried.add(partition)
-                code = None if problem is None else problem.code()
-                if not self._should_retry(polled, tried, partition, code, half, left):
-                    raise self._given_up(half, problem)
-                self._try_anew(half)
-        finally:
-            under_way.pop()
+        by_turns = half.key is None
+        for left in range(self._tries_max - 1, -1, -1):
+            partition = self._next_partition(tried) if by_turns else BY_KEY
+            polled = self.polled
+            report: Any = new_report(polled.done)
+            problem = self._hand_over(polled, half, partition, report)
+            if problem is None:
+                movable = left > 0 and by_turns
+                # Another try begins only when more than that is left.
+                yield report, self._share_s
+                if report.message is None and not (
+                    movable and self._leader_is_down(partition, tried)
+                ):
+                    yield report, half.left_s()
+                if self._is_stored(half, report):
+                    if not self._is_untimely(half, report):
+                        return
+                    if left == 0:
+                        raise self._signed_at_wrong_time(half)
+                    self._try_anew(half)
+                    continue
+                problem = report.error
+            tried.add(partition)
+            code = None if problem is None else problem.code()
+            if not self._should_retry(polled, tried, partition, code, half, left):
+                raise self._given_up(half, problem)
+            self._try_anew(half)
 
     def doubt(self, half: Half) -> None:
         """Note that a half may be stored, and that its local transaction will not run."""
@@ -158,44 +138,21 @@ class HalfProducer:
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
-            if self._is_closed:
+            if self._is_closed or used is not self.polled:
                 return
-            if used is self.polled:
-                self.polled = self._open(self._open_producer)
-            elif used is self._gathering:
-                self._gathering = None
-            else:
-                return
+            self.polled = self._open()
         _log.warning("librdkafka gave up a producer; opened another")
         used.abandon()
 
     def close(self, timeout_s: float) -> None:
         """Send the halves that wait, then close."""
-        deadline_s = time.monotonic() + timeout_s
         with self._renewing:
             self._is_closed = True
-            opened = [self.polled] if self._gathering is None else [self.polled, self._gathering]
-        for polled in opened:
-            polled.close(max(0.0, deadline_s - time.monotonic()))
+        self.polled.close(timeout_s)
 
-    def _gatherer(self) -> PolledProducer:
-        """Return the producer that gathers halves, where there is one."""
-        gathering = self._gathering
-        if gathering is not None:
-            return gathering
-        if self._open_gathering is None:
-            return self.polled
-        with self._renewing:
-            if self._gathering is None and not self._is_closed:
-                try:
-                    self._gathering = self._open(self._open_gathering)
-                except (ConfigurationError, RuntimeError) as error:  # no thread is left
-                    _log.warning("Halves are not gathered: %s", one_line(error))
-            return self._gathering or self.polled
-
-    def _open(self, open_producer: Callable[[Callable[[Any], None]], Producer]) -> PolledProducer:
+    def _open(self) -> PolledProducer:
         return PolledProducer(
-            lambda: open_producer(self.brokers.connection_failed),
+            lambda: self._open_producer(self.brokers.connection_failed),
             f"checkback-{self._half_topic}",
             self._sample,
             is_signed=self._signer is not None,
@@ -257,10 +214,10 @@ class HalfProducer:
         self._clock.learn(stored_at_ms, steady_ms())
         return True
 
-    def _next_partition(self, tried: set[int], are_many: bool) -> int:
+    def _next_partition(self, tried: set[int]) -> int:
         """Return the next partition in turn, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
-        turn = self._turn_of_last() if are_many else next(self._turns)
+        turn = next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()
@@ -276,13 +233,6 @@ class HalfProducer:
             faults=self.brokers.faults if self._avoid_faults else None,
             now_ms=now_s * 1000,
         )
-
-    def _turn_of_last(self) -> int:
-        """Return the turn of the last halves for a moment, then the next turn."""
-        now_s = time.monotonic()
-        if now_s >= self._shared_until_s:
-            self._shared_turn, self._shared_until_s = next(self._turns), now_s + SHARED_TURN_S
-        return self._shared_turn
 
     def _leader_is_down(self, partition: int, tried: set[int]) -> bool:
         """Tell whether a partition's broker is away while another partition's is not."""

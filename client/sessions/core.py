@@ -32,7 +32,7 @@ class Core(Owner, Protocol):
         """Close; return how many messages and answers were left."""
         ...
 
-    def begin(self, message: Message, *, is_first: bool) -> SentMessage:
+    def begin(self, message: Message) -> SentMessage:
         """Begin to send a half."""
         ...
 
@@ -65,12 +65,11 @@ class SessionCore(TransactionMQProducer):
         )
         self.log = log
 
-    def begin(self, message: Message, *, is_first: bool) -> SentMessage:
+    def begin(self, message: Message) -> SentMessage:
         """Begin to send a half.
 
         Args:
             message: what is sent.
-            is_first: whether its transaction has no other. Further halves share requests.
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
@@ -79,9 +78,7 @@ class SessionCore(TransactionMQProducer):
         """
         self._require_running()
         transaction_id = self._new_id()
-        steps = self._transaction(
-            message, None, SharedReport, transaction_id, is_gathered=not is_first
-        )
+        steps = self._transaction(message, None, SharedReport, transaction_id)
         return SentMessage(message.topic, transaction_id, steps, self._running)
 
     def answer(self, request: Request) -> None:

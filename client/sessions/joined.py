@@ -58,11 +58,6 @@ class Joined:
         self.is_released = False
         """Set between two events of a session: a savepoint is kept, and the same savepoint ends."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no message."""
-        return not any(self._scopes)
-
     def add(self, owner: Owner, sent: SentMessage) -> None:
         """Add a message to the innermost savepoint.
 

@@ -242,7 +242,7 @@ class Producer:
         if core.service_state is ServiceState.CREATE_JUST:
             self.open()
         joined = self._join(session)
-        sent = core.begin(message, is_first=joined.stores_at_once or joined.is_empty)
+        sent = core.begin(message)
         if joined.stores_at_once:
             sent.store(core.answer)
         elif not _in_event_loop():

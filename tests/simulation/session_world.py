@@ -139,10 +139,7 @@ class FakePolled:
         self.done: deque[Any] = deque()
         self._process = process
 
-    def produce(self, **_: Any) -> Callable[..., None]:
-        return self._produce
-
-    def _produce(self, **record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         name = "half" if "on_delivery" in record else "op"
         self._process.pause(f"before the {name} is sent")
         if self._process.world.random.random() < 0.02:
@@ -166,7 +163,6 @@ class SimulatedCore(SessionCore):
             patch.object(op_producer, "PolledProducer", polled),
         ):
             self._open_senders(in_doubt)
-            self._halves._gatherer()  # now: the first half that is gathered would open a real one
         self._status, self._state, self._process = None, ServiceState.RUNNING, process
         return in_doubt
 

@@ -169,11 +169,6 @@ class Clients:
         self.halves.append(Producer())
         return self.halves[-1]
 
-    def gathering_half_producer(self, _: object) -> Producer:
-        made = self.half_producer(_)
-        made.is_silent = self.halves[0].is_silent
-        return made
-
     def op_producer(self, *_: object) -> Producer:
         self.ops.append(Producer())
         return self.ops[-1]

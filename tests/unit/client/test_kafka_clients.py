@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,25 @@ OPENED: dict[str, Callable[[KafkaClients], Any]] = {
     "plain messages": lambda clients: clients.plain_producer(print),
     "ops": lambda clients: clients.op_producer(print, print),
 }
+
+WAITING = """
+import time
+from checkback.client.kafka.connections import KafkaClients
+from checkback.client.options import ProducerOptions
+
+# librdkafka has a cluster for tests: one broker here, which answers after a while.
+broker = {"test.mock.num.brokers": "1", "test.mock.broker.rtt": "150"}
+clients = KafkaClients("127.0.0.1:1", "test", ProducerOptions(kafka=broker))
+clients._base["allow.auto.create.topics"] = True
+producer = clients.half_producer(print)
+before_s = time.process_time()
+for number in range(600):
+    producer.produce("half", b"x", partition=number % 3)
+    time.sleep(0.003)
+assert producer.flush(10) == 0
+print(time.process_time() - before_s)
+"""
+"""Sends halves to three partitions while halves are under way, and prints the processor time."""
 
 
 def clients(kafka: dict[str, str], retries: int = 2) -> KafkaClients:
@@ -115,3 +136,9 @@ def test_librdkafka_tries_a_plain_message_as_often_as_the_option_says(
     )
     clients({}, retries).plain_producer(print)
     assert seen[0]["retries"] == retries
+
+
+def test_no_thread_spins_while_halves_wait_for_others() -> None:
+    """In a process of its own, because other tests leave threads that poll."""
+    ran = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, check=True)
+    assert float(ran.stdout) < 0.15

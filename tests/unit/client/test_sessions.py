@@ -449,7 +449,7 @@ def test_what_has_ended_takes_no_message(kafka: list[Clients], producer: Produce
     producer.open()
     core = producer._core
     assert isinstance(core, SessionCore)
-    sent = core.begin(message_of("t", b"x", None, None, None), is_first=True)
+    sent = core.begin(message_of("t", b"x", None, None, None))
     sent.store(core.answer)
     with pytest.raises(LifeCycleError, match="before the commit"):
         joined.add(core, sent)
