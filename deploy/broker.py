@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -148,21 +148,27 @@ class EmbeddedBroker:
             self._format([java, *QUICK_START, *options])
         self._spawn([java, *self._jvm_options, *options, "kafka.Kafka"])
 
-    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_until_ready(
+        self, timeout_s: float = START_TIMEOUT_S, others: Iterable[int] = ()
+    ) -> None:
         """Wait until the broker reports to clients that it is part of its cluster.
+
+        Args:
+            timeout_s: how long at most.
+            others: numbers of brokers that it has to name as well.
 
         Raises:
             PrerequisiteError: a port was taken, or the disk is full.
             BrokerError: it ended or did not answer in time.
         """
         try:
-            self._poll_until(time.monotonic() + timeout_s)
+            self._poll_until(time.monotonic() + timeout_s, {self.node.node_id, *others})
         except BaseException:
             self.kill()
             raise
 
-    def _poll_until(self, deadline_s: float) -> None:
-        while not self._answers():
+    def _poll_until(self, deadline_s: float, named: set[int]) -> None:
+        while not named <= self._named_brokers():
             if self.pid is None or time.monotonic() > deadline_s:
                 raise self._failure()
             time.sleep(POLL_INTERVAL_S)
@@ -266,9 +272,10 @@ class EmbeddedBroker:
         )
         self.folder.write_record(BrokerRecord(self._process.pid, self.bootstrap_servers))
 
-    def _answers(self) -> bool:
+    def _named_brokers(self) -> set[int]:
+        """Return the brokers that it names to clients; none while it does not answer."""
         if is_free(self.node.internal_port):
-            return False  # nothing listens yet, so do not create a client
+            return set()  # nothing listens yet, so do not create a client
         settings: dict[str, Any] = {
             "bootstrap_servers": f"{LOOPBACK}:{self.node.internal_port}",
             "bootstrap_timeout_ms": 2_000,
@@ -281,8 +288,8 @@ class EmbeddedBroker:
             finally:
                 admin.close()
         except (KafkaError, OSError):
-            return False
-        return any(one["broker_id"] == self.node.node_id for one in brokers)
+            return set()
+        return {one["broker_id"] for one in brokers}
 
     def _failure(self) -> BrokerError | PrerequisiteError:
         said = self._last_words()
@@ -356,8 +363,10 @@ class EmbeddedCluster:
         try:
             for broker in self.brokers:
                 broker.launch()
+            # Else a client may learn of a controller from a broker that can't say where it is.
+            everybody = [broker.node.node_id for broker in self.brokers]
             for broker in self.brokers:
-                broker.wait_until_ready()
+                broker.wait_until_ready(others=everybody)
         except BaseException:
             self._kill_all()
             raise
