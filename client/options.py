@@ -46,7 +46,7 @@ class ProducerOptions:
         send_msg_timeout_ms: time for all tries of one send together. The first send to a topic asks
             the brokers about it before, for as long at most; later sends ask in the background.
         retry_times_when_send_failed: tries after the first one: of a half, elsewhere if that may
-            help; of a plain message, on the same queue.
+            help; of a plain message, on the same queue as long as its broker is there.
         max_message_size: largest body in bytes.
         compression_type: how Kafka batches are compressed, None for not at all.
         send_latency_fault_enable: whether slow and failing brokers are avoided for a while.

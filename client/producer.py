@@ -275,7 +275,8 @@ class DefaultMQProducer:
 
         A message with a ``queue_id`` goes to that queue. Of a message with a record ``key`` the key
         chooses the queue, as in any Kafka client. For all others the producer takes the topic's
-        queues by turns, those last whose brokers are away. Further tries go to the same queue.
+        queues by turns, those last whose brokers are away; where a broker goes away meanwhile, it
+        takes another queue, and what the broker got all the same is there twice.
 
         Args:
             message: what to send.
@@ -292,7 +293,7 @@ class DefaultMQProducer:
         sender = self._ready(message)
         with self._running:
             if selector is None:
-                return sender.send(message, sender.by_turns(message))
+                return sender.send(message, sender.by_turns(message), is_by_turns=True)
             return sender.send(message, sender.by_selector(message, selector, argument))
 
     def send_async(

@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 BY_KEY: Final = -1
 """The queue id where the key chooses the partition, as in every Kafka client."""
+LOOK_S: Final = 0.05
+"""How often a send that waits looks whether its broker went away."""
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Reports of records that a shutdown took out of librdkafka's queue."""
 
@@ -120,7 +122,10 @@ class PlainSend:
 
 
 class PlainSender:
-    """Sends plain messages; librdkafka tries again, on the same queue, until the time is over."""
+    """Sends plain messages; librdkafka tries again, on the same queue, until the time is over.
+
+    Only a send that waits, of a message by turns, leaves a broker that is away for another one.
+    """
 
     def __init__(
         self,
@@ -146,19 +151,42 @@ class PlainSender:
         self._not_waited_for: set[PlainSend] = set()
         self._is_closed = False
 
-    def send(self, message: Message, queue: MessageQueue) -> SendResult:
+    def send(
+        self, message: Message, queue: MessageQueue, *, is_by_turns: bool = False
+    ) -> SendResult:
         """Send and wait.
+
+        Args:
+            is_by_turns: whether another queue will do while the queue's broker is away. What the
+                broker then got all the same, is there twice.
 
         Raises:
             SendError: it was not, or not certainly, stored.
         """
-        under_way, timeout_ms = self._new_send(queue), self._options.send_msg_timeout_ms
+        timeout_ms = self._options.send_msg_timeout_ms
+        until_s = time.monotonic() + timeout_ms / 1_000
+        moves = self._options.retry_times_when_send_failed if is_by_turns else 0
+        under_way = self._new_send(queue)
         self._hand_over(under_way, message)
-        try:
-            return under_way.result.result(timeout_ms / 1_000)
-        except FutureTimeoutError:
-            under_way.give_up(f"it was not confirmed within {timeout_ms} ms")
-            return under_way.result.result(0)
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                return under_way.result.result(min(left_s, LOOK_S) if moves else left_s)
+            except FutureTimeoutError:
+                other = self._elsewhere(message, under_way.queue) if moves else None
+            if other is not None and under_way.result.cancel():
+                moves -= 1
+                self._counters.add(ClientEvent.SEND_RETRIED)
+                under_way = self._new_send(other, under_way.msg_id)
+                self._hand_over(under_way, message)
+        under_way.give_up(f"it was not confirmed within {timeout_ms} ms")
+        return under_way.result.result(0)
+
+    def _elsewhere(self, message: Message, queue: MessageQueue) -> MessageQueue | None:
+        """Return another queue for a message if the broker of its queue is away."""
+        if not self._brokers.is_away(self._leaders(queue.topic).get(queue.queue_id)):
+            return None
+        other = self.by_turns(message)
+        return None if other == queue else other
 
     def send_async(self, message: Message, queue: MessageQueue) -> Future[SendResult]:
         """Send without waiting.
@@ -248,8 +276,9 @@ class PlainSender:
         self._not_waited_for.discard(under_way)
         self._room.release()
 
-    def _new_send(self, queue: MessageQueue) -> PlainSend:
-        return PlainSend(self._new_id(), queue, self._polled.done, self._counters, self._silent)
+    def _new_send(self, queue: MessageQueue, msg_id: str = "") -> PlainSend:
+        known = msg_id or self._new_id()
+        return PlainSend(known, queue, self._polled.done, self._counters, self._silent)
 
     def _hand_over(self, under_way: PlainSend, message: Message) -> None:
         try:

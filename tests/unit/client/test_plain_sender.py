@@ -17,6 +17,7 @@ from checkback.client.options import ProducerOptions
 from checkback.client.results import SendStatus
 from checkback.client.sending.plain import BY_KEY, PlainSender
 from checkback.protocol.errors import InvalidMessageError, SendError
+from checkback.protocol.properties import UNIQ_KEY
 from checkback.testing.waiting import wait_until
 
 
@@ -209,3 +210,40 @@ def test_a_broker_that_is_away_is_avoided() -> None:
     )
     assert {sender.by_turns(MESSAGE).queue_id for _ in range(4)} == {1}
     sender.close(0)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_by_turns", "sent"),
+    [
+        (MESSAGE, True, 2),
+        (MESSAGE, False, 1),
+        (Message("t", b"x", queue_id=0), True, 1),
+    ],
+)
+def test_a_send_by_turns_leaves_a_broker_that_is_away(
+    message: Message, is_by_turns: bool, sent: int
+) -> None:
+    """Its message is not counted twice, whatever comes of the first try."""
+    kafka, records = Kafka(), list[Any]()
+    produce = kafka.produce
+
+    def note(**record: Any) -> None:
+        records.append(record)
+        produce(**record)
+        if record["partition"] == 1:
+            kafka.answer(None)
+
+    kafka.produce = note  # type: ignore[method-assign]
+    sender = sender_of(kafka, send_msg_timeout_ms=400)
+    sender._brokers.connection_failed(KafkaError(KafkaError._TRANSPORT, "h:1/1: Connect failed"))
+    if sent == 2:
+        result = sender.send(message, QUEUE, is_by_turns=is_by_turns)
+        assert result.message_queue == MessageQueue("t", 1)
+    else:
+        with pytest.raises(SendError, match="within 400 ms"):
+            sender.send(message, QUEUE, is_by_turns=is_by_turns)
+    assert [record["partition"] for record in records] == [0, 1][:sent]
+    assert len({dict(record["headers"])[UNIQ_KEY] for record in records}) == 1
+    assert sender.close(0) == 0
+    events = sender._counters.snapshot()
+    assert (events[ClientEvent.SENT] + events[ClientEvent.SEND_FAILED]) == 1
