@@ -107,7 +107,7 @@ class Halves:
     def __init__(self, *of_h: int) -> None:
         self.of_h = of_h
 
-    def read(self, _: int, offsets: Any) -> Any:
+    def read(self, partition: int, offsets: Any) -> Any:  # noqa: ARG002 - the protocol names it
         for at in offsets.tolist():
             headers = plain_half(f"u{at}", "orders", "h" if at in self.of_h else "g")
             yield at, SimpleNamespace(headers=lambda headers=headers: headers)
