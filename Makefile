@@ -63,8 +63,8 @@ demo: .venv/.runs
 # Kinds of tests that start no broker keep a core busy each. Over a broker a process waits for
 # brokers, JVMs and timeouts for much of its time, so four keep two cores busy; each has a Spark of
 # its own, some 2 GB, so where memory is short there are fewer. A file's tests stay in one process.
-# In their order the files that take minutes come first and the quick ones last, so that no process
-# is left waiting at the end for another one's long file.
+# The files that take longest come first (tests/conftest.py), so that no process is left waiting at
+# the end for another one's long file.
 MEASURED := tests/property tests/unit tests/tidy
 WITHOUT_BROKER ?= tests/simulation tests/spark $(MEASURED)
 WITH_BROKER := tests/integration tests/crash tests/fuzz

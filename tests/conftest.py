@@ -74,9 +74,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         folder.cleanup()
 
 
+LONG = (
+    "simulation", "test_operations.py", "test_checkpoint_tools.py", "test_relay_switch.py",
+    "test_conformance.py", "test_relayed_pipeline.py", "test_order_and_idling.py",
+    "test_demo.py", "test_signals.py", "test_access_control.py", "test_crash_points.py",
+    "test_fuzz.py", "test_metrics.py", "test_console.py", "test_unread.py", "test_grants.py",
+    "test_broker.py", "test_ledger.py", "test_console_browser.py", "test_object_store.py",
+)  # fmt: skip
+"""Folders and files that take a process longest."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the simulation run first: its one long file kept a process busy after all others."""
-    items.sort(key=lambda item: "simulation" not in item.path.parts)
+    """Let long files run first: one of them at the end kept a process busy after all others."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: min(places.get(one, len(LONG)) for one in item.path.parts))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from tests.seeds import chosen_seed
 def test_hostile_records_cost_themselves_only(
     bootstrap_servers: str, unique: str, tmp_path: Path, relay: bool
 ) -> None:
-    print(FuzzRun(bootstrap_servers, unique, tmp_path, seed=1, records=20_000, relay=relay).go())
+    print(FuzzRun(bootstrap_servers, unique, tmp_path, seed=1, records=10_000, relay=relay).go())
 
 
 @pytest.mark.nightly

@@ -29,7 +29,8 @@ def world(bootstrap_servers: str, unique: str) -> Iterator[World]:
     made.close()
 
 
-@pytest.fixture(params=["compiled", "python"])
+# By day test_forwarding.py compares the two, and tests/simulation has Python's.
+@pytest.fixture(params=["compiled", pytest.param("python", marks=pytest.mark.nightly)])
 def either(bootstrap_servers: str, unique: str, request: pytest.FixtureRequest) -> Iterator[World]:
     """A world whose sink forwards by its compiled part, and one whose sink does not."""
     made = make_world(bootstrap_servers, unique, native_sink=request.param == "compiled")

@@ -24,7 +24,7 @@ from checkback.protocol.errors import BrokerError, PrerequisiteError
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """The broker of this module: no other test may see it paused."""
+    """The broker of this module: no other test may see it paused or killed."""
     folder = tmp_path_factory.mktemp("broker")
     with EmbeddedBroker(folder, jvm_options=QUICK_START) as running:
         yield running
@@ -50,20 +50,19 @@ def read_first(servers: str, topic: str) -> bytes:
         consumer.close()
 
 
-def test_records_survive_a_kill(tmp_path: Path) -> None:
-    with EmbeddedBroker(tmp_path, jvm_options=QUICK_START) as broker:
-        servers, first = broker.bootstrap_servers, broker.pid
-        with admin_client(servers, {}) as admin:
-            admin.create_topics({"kept": {}}, wait_for_metadata=True)
-        write(servers, "kept", b"before")
-        broker.kill()
-        assert broker.pid is None
+def test_records_survive_a_kill(broker: EmbeddedBroker) -> None:
+    servers, first = broker.bootstrap_servers, broker.pid
+    with admin_client(servers, {}) as admin:
+        admin.create_topics({"kept": {}}, wait_for_metadata=True)
+    write(servers, "kept", b"before")
+    broker.kill()
+    assert broker.pid is None
 
-        broker.restart()
+    broker.restart()
 
-        assert broker.bootstrap_servers == servers
-        assert broker.pid != first
-        assert read_first(servers, "kept") == b"before"
+    assert broker.bootstrap_servers == servers
+    assert broker.pid != first
+    assert read_first(servers, "kept") == b"before"
 
 
 def test_a_paused_broker_answers_when_it_goes_on(broker: EmbeddedBroker, unique: str) -> None:
@@ -177,6 +176,7 @@ class TestCommands:
             assert len(admin.describe_cluster()["brokers"]) == 1
         assert is_alive(pid)
 
+    @pytest.mark.nightly  # the watcher of test_broker_ends_with_its_parent_however_that_ends
     def test_a_start_that_is_cut_short_leaves_no_broker(self, tmp_path: Path) -> None:
         with subprocess.Popen([COMMAND, "broker", "start", "--data-dir", str(tmp_path)]) as start:
             record = tmp_path / "broker.json"

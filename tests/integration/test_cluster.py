@@ -27,6 +27,8 @@ from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.pack import write_pack
 from checkback.deploy.settings import environment_without_settings, write_settings
 
+# Six JVMs; by day tests/unit/test_submission.py has the package that is handed out.
+pytestmark = pytest.mark.nightly
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 
@@ -94,7 +96,6 @@ def executors(folder: Path) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.nightly  # by day tests/crash/test_crash_points.py kills workers
 def test_an_executor_that_is_killed_at_work_is_replaced_and_every_final_is_there_once(
     stage: Stage, folder: Path
 ) -> None:
@@ -110,7 +111,6 @@ def test_an_executor_that_is_killed_at_work_is_replaced_and_every_final_is_there
     assert stage.bodies() == expected
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(600)  # a master, two workers and a driver start
 def test_spark_submit_runs_the_job_from_its_pack_alone(
     bootstrap_servers: str, unique: str, tmp_path: Path

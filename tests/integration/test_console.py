@@ -185,6 +185,7 @@ def test_with_default_settings_the_overview_knows_every_figure(stage: Stage) -> 
 
 
 @NEEDS_BROWSER
+@pytest.mark.nightly  # by day test_console_browser.py has the browser, the test before the figures
 def test_with_default_settings_no_cell_of_a_page_is_a_dash(stage: Stage) -> None:
     stage.topics.send_half(b"left", stage.real, properties=NEVER_ASKED)
     wait_until(lambda: UNKNOWN not in stage.text("/parts/live"), what="two looks at the job")

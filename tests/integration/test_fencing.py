@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 from tests.integration.running import Topics, wait_until
 
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
+from checkback.protocol.errors import BrokerError, ConfigurationError, FencedError
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.transaction.epoch import EpochWatch, begin_epoch
@@ -28,7 +26,6 @@ from checkback.sinks.records.source_record import PlacedRecord
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, Counter, Outcome
 from checkback.streaming.start.preflight import look_at_cluster
-from checkback.streaming.start.topic_claim import claim_topics
 
 TIMEOUT_MS = 1_000
 PARTITIONS = 2
@@ -108,40 +105,6 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
 
     # Without a timeout of its own a transaction may stay open for a minute.
     wait_until(lambda: topics.bodies(real) == ["after"], 45, what="the timeout")
-
-
-@pytest.fixture
-def stores(spark: SparkSession, settings: Settings) -> list[CheckpointStore]:
-    return [CheckpointStore.of(spark, f"{settings.checkpoint}-{name}") for name in ("a", "b")]
-
-
-def test_topics_are_the_first_checkpoints_that_claims_them(
-    settings: Settings, stores: list[CheckpointStore]
-) -> None:
-    first, second = (replace(settings, checkpoint=folder.path) for folder in stores)
-    claim_topics(first, connection(settings), stores[0], "half")
-    claim_topics(first, connection(settings), stores[0], "half")
-
-    with pytest.raises(CheckpointError, match="already settled") as refusal:
-        claim_topics(
-            replace(second, application_id="other"), connection(settings), stores[1], "half"
-        )
-
-    assert refusal.value.fields["claimed_by"] == first.checkpoint
-    assert look_at_cluster(first, connection(settings)).claim is not None
-
-
-def test_a_claim_that_a_crash_cut_off_is_made_good(
-    settings: Settings, stores: list[CheckpointStore]
-) -> None:
-    """The claim is on the topic, and the checkpoint does not know that it won."""
-    claim_topics(settings, connection(settings), stores[0], "half")
-    text = stores[0].read_own("claim.json") or ""
-    stores[0].replace_own("claim.json", text.replace("true", "false"))
-
-    claim_topics(settings, connection(settings), stores[0], "half")
-
-    assert stores[0].read_own("claim.json") == text
 
 
 @dataclass(slots=True)

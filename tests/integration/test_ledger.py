@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.unit.ledger_pending import read_pending
@@ -42,7 +41,7 @@ def events(ledger: Path, transaction_id: str) -> list[str]:
 
 
 def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
-    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, ledger=str(ledger), check_max=2)

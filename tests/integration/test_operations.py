@@ -41,11 +41,9 @@ class Stage:
 
     def checkback(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run a command with the pipeline's settings; return its JSON."""
-        out, errors = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(errors):
-            left_with = execute(LazyGroup(NOUNS), [*arguments, *self.shared])
-        assert left_with == code, out.getvalue() + errors.getvalue()
-        return dict(json.loads(out.getvalue() or errors.getvalue()))
+        left_with, out, errors = executed([*arguments, *self.shared])
+        assert left_with == code, out + errors
+        return dict(json.loads(out or errors))
 
     def checkback_process(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Do the same in a process of its own: for what starts Spark."""
@@ -71,6 +69,14 @@ class Stage:
 
     def ends(self, topic: str) -> int:
         return len(self.topics.read(topic))
+
+
+def executed(words: list[str]) -> tuple[int, str, str]:
+    """Run a command in this process; return its exit code, its output and its errors."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        code = execute(LazyGroup(NOUNS), words)
+    return code, out.getvalue(), errors.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -290,13 +296,11 @@ def test_every_command_of_the_runbooks_does_what_its_page_says(
         ids = {"ID": "late" if "refused" in line else "stuck"}
         words = [{**meant, **ids}.get(word, word) for word in line.split()[1:]]
         config = [] if words[0] == "acl" else own_config(stage)
-        ran = subprocess.run(
-            [COMMAND, *words, *config], capture_output=True, text=True, timeout=120, check=False
-        )
         code, said = TOLD_BY_RUNBOOKS[line]
-        told = " ".join((ran.stdout + ran.stderr).split())  # lines are folded
-        if ran.returncode != code or said not in told:
-            found[line] = (ran.returncode, ran.stdout, ran.stderr)
+        left_with, out, errors = executed([*words, *config])
+        told = " ".join((out + errors).split())  # lines are folded
+        if left_with != code or said not in told:
+            found[line] = (left_with, out, errors)
 
     assert found == {}
     assert stage.topics.bodies(stuck) == ["stuck"], "resolved"

@@ -89,6 +89,7 @@ def test_the_example_commits_both_messages(settings: Settings, tmp_path: Path) -
     assert states == ["8", "8"]
 
 
+@pytest.mark.nightly  # by day tests/unit/client/test_sending_document.py runs the page's code
 def test_the_listener_sends_once_what_runs_twice_with_a_kill_in_between(
     settings: Settings, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
@@ -77,7 +78,7 @@ def commit(topics: Topics, real: str, numbers: range) -> None:
 
 
 def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """The driver decides when the others end; systemd signals all of them (KillMode=control-group).
 
@@ -115,7 +116,7 @@ def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
         pipeline.wait_for("stopped")
         assert pipeline.errors() == ""
         wait_until(lambda: not any(map(is_process, commands)), what="all ended")
-        pipeline.start()
+    with shared_jvm.pipeline(settings, tmp_path / "again"):
         wait_until(lambda: len(topics.bodies(real)) == 90, what="finals after the restart")
 
     assert topics.bodies(real) == sorted(str(number) for number in range(90))

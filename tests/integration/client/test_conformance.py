@@ -53,6 +53,7 @@ def test_the_clients_conform_in_one_group(
     assert len(rows) == len(WITH_A_PIPELINE) + 1
 
 
+@pytest.mark.nightly  # of the kit alone
 def test_a_client_that_breaks_rules_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

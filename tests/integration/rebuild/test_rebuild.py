@@ -166,7 +166,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     assert topics.reasons() == ["COMMIT_AFTER_DISCARD", "ROLLBACK_AFTER_COMMIT"]
 
 
-@pytest.mark.nightly  # by day relay/test_relay_switch.py rebuilds
+@pytest.mark.nightly  # tests/spark/test_rebuild_report.py
 @pytest.mark.timeout(600)
 def test_a_rebuild_that_refuses_changes_nothing(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm

@@ -75,11 +75,12 @@ def test_what_the_relay_passes_is_the_job_s(
         assert stage.finals() == wanted
 
 
-def test_both_are_killed_and_nothing_is_lost_or_doubled(topics: Topics, tmp_path: Path) -> None:
+def test_both_are_killed_and_nothing_is_lost_or_doubled(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
     given = {"checkpoint": str(tmp_path / "checkpoint"), "transaction_timeout_ms": 600_000}
     with relay_stage(topics, **given) as stage:
-        pipeline = Pipeline(stage.settings, tmp_path)
-        with pipeline:
+        with Pipeline(stage.settings, tmp_path) as pipeline:
             pipeline.wait_for("started")
             relays = [started_relay(stage, 0), started_relay(stage, 1)]
             wanted = numbered("one", 40)
@@ -87,9 +88,9 @@ def test_both_are_killed_and_nothing_is_lost_or_doubled(topics: Topics, tmp_path
             relays[0].kill()
             send(stage, more := numbered("two", 40))
             pipeline.kill()
-            send(stage, later := numbered("three", 40))
-            relays[0] = started_relay(stage, 0)
-            pipeline.start()
+        send(stage, later := numbered("three", 40))
+        relays[0] = started_relay(stage, 0)
+        with shared_jvm.pipeline(stage.settings, tmp_path / "again") as pipeline:
             send(stage, last := numbered("four", 40))
             wanted = sorted([*wanted, *more, *later, *last])
             wait_for_finals(stage, wanted)
@@ -101,7 +102,7 @@ def test_both_are_killed_and_nothing_is_lost_or_doubled(topics: Topics, tmp_path
         assert topics.reasons() == []
 
 
-@pytest.mark.nightly  # five starts; by day test_relay_switch.py switches a relay moved by hand
+@pytest.mark.nightly  # five starts; by day test_relay_switch.py has one switch of each kind
 def test_a_relay_is_switched_off_and_on_again(topics: Topics, tmp_path: Path) -> None:
     given = {"checkpoint": str(tmp_path / "checkpoint"), "transaction_timeout_ms": 600_000}
     with relay_stage(topics, **given) as stage:
