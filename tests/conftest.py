@@ -76,7 +76,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 LONG = (
     "simulation", "test_operations.py", "test_checkpoint_tools.py", "test_relay_switch.py",
-    "test_conformance.py", "test_relayed_pipeline.py", "test_order_and_idling.py",
+    "test_rebuild.py", "test_conformance.py", "test_relayed_pipeline.py",
+    "test_order_and_idling.py",
     "test_demo.py", "test_signals.py", "test_access_control.py", "test_crash_points.py",
     "test_fuzz.py", "test_metrics.py", "test_console.py", "test_unread.py", "test_grants.py",
     "test_broker.py", "test_ledger.py", "test_console_browser.py", "test_object_store.py",

@@ -112,7 +112,6 @@ def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) ->
     process.communicate(timeout=30)
 
 
-@pytest.mark.nightly  # tests/spark/test_rebuild_query.py
 @pytest.mark.timeout(600)
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
