@@ -18,6 +18,7 @@ from kafka import KafkaProducer
 from tests.integration.sinking import World
 
 from checkback.protocol.properties import text_value
+from checkback.testing import wait_until
 
 
 class RawName(str):
@@ -53,6 +54,21 @@ def set_topic_config(connection: Mapping[str, Any], topic: str, **config: str) -
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     client = AdminClient(dict(connection))  # held: its requests end with it
     client.incremental_alter_configs([resource])[resource].result()
+    described = ConfigResource(ResourceType.TOPIC, topic)
+
+    def is_applied() -> bool:
+        """Tell whether the broker says so, too: the controller has answered before."""
+        found = client.describe_configs([described])[described].result()
+        return all(found[key.replace("_", ".")].value == value for key, value in config.items())
+
+    wait_until(is_applied, what=f"{topic} with {config}")
+
+
+def delete_topic(connection: Mapping[str, Any], topic: str) -> None:
+    """Delete a topic; wait until brokers name it no more, which is after the answer."""
+    client = AdminClient(dict(connection))
+    client.delete_topics([topic])[topic].result()
+    wait_until(lambda: topic not in client.list_topics().topics, what=f"the end of {topic}")
 
 
 def send(world: World, body: bytes, headers: list[tuple[str, bytes]], **settings: Any) -> None:

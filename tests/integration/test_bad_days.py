@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
@@ -143,7 +143,7 @@ def test_a_half_topic_that_vanishes_ends_the_job_and_a_new_one_is_not_taken_for_
     with make(settings, tmp_path / "run") as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(f"{topics.prefix}orders") == ["final"], what="a final")
-        delete(topics, topics.names.half)
+        delete_topic(topics.connection, topics.names.half)
         assert pipeline.wait(120) == ENVIRONMENT
         assert error_of(pipeline)["kind"] == "BrokerError"
         assert "UnknownTopicOrPartition" in traces_of(pipeline)
@@ -157,11 +157,6 @@ def test_a_half_topic_that_vanishes_ends_the_job_and_a_new_one_is_not_taken_for_
         assert pipeline.wait(60) == REFUSED
         assert error_of(pipeline)["fields"]["name"] == "half_topic_id"
     assert topics.bodies(f"{topics.prefix}orders") == ["final"]
-
-
-def delete(topics: Topics, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.delete_topics([name])[name].result()
 
 
 @pytest.fixture

@@ -7,11 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-)
 from pyspark.sql import SparkSession
-from tests.integration.bad_records import set_topic_config
+from tests.integration.bad_records import delete_topic, set_topic_config
 from tests.integration.running import Topics
 
 from checkback.checkpoints.store import CheckpointStore
@@ -130,8 +127,7 @@ def test_a_checkpoint_over_recreated_topics_is_refused(
     settings: Settings, store: CheckpointStore, topics: Topics
 ) -> None:
     bind(settings, store)
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin.delete_topics([topics.names.half])[topics.names.half].result()
+    delete_topic(topics.connection, topics.names.half)
     topics.create(settings)
 
     with pytest.raises(CheckpointError, match="half_topic_id"):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.bad_records import delete_topic, set_topic_config
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.errors import FencedError
@@ -121,7 +122,7 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
     world.halves([b"x" * 500, b"y" * 50_000, b"z" * 500], real=small)
     writer = world.writer()
     writer.directory.find(small)
-    _set_config(admin, small, "max.message.bytes", "2000")
+    set_topic_config(world.settings.connection, small, max_message_bytes="2000")
 
     report = writer.write([commits(0, 1, 2)], 0)
 
@@ -141,7 +142,7 @@ def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
     writer = world.writer()
     if looked_before:
         writer.directory.find(compacted)
-    _set_config(admin, compacted, "cleanup.policy", "compact")
+    set_topic_config(world.settings.connection, compacted, cleanup_policy="compact")
     world.halves([b"a", b"b"], real=compacted)
     world.halves([b"keyless"], real=compacted, keyed=False)
     world.halves([b"c"], real=compacted)
@@ -159,8 +160,7 @@ def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     world.halves([b"a", b"b"])
     writer = world.writer()
     writer.write([commits(0)], 0)
-    admin = AdminClient(dict(world.settings.connection))
-    admin.delete_topics([world.real])[world.real].result()
+    delete_topic(world.settings.connection, world.real)
 
     report = writer.write([commits(1)], 1)
 
@@ -225,14 +225,6 @@ def test_two_writers_that_fight_end_with_a_clear_error(
         writer.write([commits(0)], 0)
 
     assert world.read(world.real) == []
-
-
-def _set_config(admin: AdminClient, topic: str, name: str, value: str) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result()
 
 
 def test_a_reading_that_was_given_up_loses_nothing_for_the_next_try(world: World) -> None:

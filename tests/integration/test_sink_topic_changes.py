@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import NewPartitions
-from tests.integration.bad_records import admin, bodies, make_topic, send, set_config
+from tests.integration.bad_records import (
+    admin,
+    bodies,
+    delete_topic,
+    make_topic,
+    send,
+    set_config,
+)
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.errors import BrokerError
@@ -48,9 +55,7 @@ def test_a_topic_that_was_recreated_smaller_loses_no_record(either: World) -> No
     producer.flush()
     writer = either.writer()
     writer.write([commits(0)], 0)
-    client = admin(either)
-    client.delete_topics([shrunk])[shrunk].result()
-    wait_until(lambda: shrunk not in client.list_topics().topics)
+    delete_topic(either.settings.connection, shrunk)
     make_topic(either, "shrunk", partitions=2)
 
     report = writer.write([commits(1)], 1)

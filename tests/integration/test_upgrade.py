@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.upgrade.store_release import RELEASES, check_counts, settings_of
@@ -176,8 +177,7 @@ def test_a_release_is_taken_over_with_all_it_remembers(
         assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
 
     # The checkpoint does not know the former direct op topic any more: it may go.
-    admin = AdminClient(topics.connection)
-    admin.delete_topics([topics.names.direct_op])[topics.names.direct_op].result(PATIENCE_S)
+    delete_topic(topics.connection, topics.names.direct_op)
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         last = topics.send_half(b"last", real, group=group)
         topics.send_op(last, "last", COMMIT, group=group)

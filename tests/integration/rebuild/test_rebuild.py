@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
@@ -221,8 +222,7 @@ def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
         wait_until(lambda: "1" in check_times(topics, "g", "unread"), SLOW_S, "a check")
         assert pipeline.terminate() == 0
     topics.send_op(waiting[1], "unread", COMMIT)
-    admin = AdminClient(dict(topics.connection))
-    admin.delete_topics([names.op])[names.op].result(30)
+    delete_topic(topics.connection, names.op)
     topics.create(settings, [real], ["g"])
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
