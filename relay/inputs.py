@@ -10,16 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
 from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
@@ -36,8 +35,6 @@ METADATA_S: Final = 1.0
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
 """How long requests are repeated while brokers are down or elect leaders."""
-LATEST: Final[OffsetSpec] = OffsetSpec.latest()
-EVERY: Final = IsolationLevel.READ_UNCOMMITTED
 MEMBER: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -223,7 +220,7 @@ def ends(admin: AdminClient, topic: str, numbers: Iterable[int]) -> dict[int, in
         BrokerError: the brokers refuse, or do not answer in time.
     """
     places = [(topic, number) for number in numbers]
-    found = listed_offsets(admin, places, LATEST, EVERY, ASK_S, retry_s=ASK_AGAIN_S)
+    found = listed_offsets(admin, places, timeout_s=ASK_S, retry_s=ASK_AGAIN_S)
     return {number: end for (_, number), end in found.items()}
 
 
