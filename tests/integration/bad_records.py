@@ -64,13 +64,6 @@ def set_topic_config(connection: Mapping[str, Any], topic: str, **config: str) -
     wait_until(is_applied, what=f"{topic} with {config}")
 
 
-def delete_topic(connection: Mapping[str, Any], topic: str) -> None:
-    """Delete a topic; wait until brokers name it no more, which is after the answer."""
-    client = AdminClient(dict(connection))
-    client.delete_topics([topic])[topic].result()
-    wait_until(lambda: topic not in client.list_topics().topics, what=f"the end of {topic}")
-
-
 def send(world: World, body: bytes, headers: list[tuple[str, bytes]], **settings: Any) -> None:
     """Send a half as no client of ours does."""
     producer = Producer({**world.settings.connection, "message.max.bytes": 400_000_000, **settings})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,13 @@ Found = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
 MESSAGE_BYTES_MAX = 7_800_000
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+
+
+def delete_topic(connection: Mapping[str, Any], topic: str) -> None:
+    """Delete a topic; wait until brokers name it no more, which is after the answer."""
+    client = AdminClient(dict(connection))
+    client.delete_topics([topic])[topic].result()
+    wait_until(lambda: topic not in client.list_topics().topics, what=f"the end of {topic}")
 
 
 @dataclass
@@ -104,10 +111,8 @@ class World:
 
     def make_half_topic_again(self) -> None:
         """Delete the half topic with all halves, and make one of that name that is empty."""
+        delete_topic(self.settings.connection, self.names.half)
         admin = AdminClient(dict(self.settings.connection))
-        [deleted] = admin.delete_topics([self.names.half]).values()
-        deleted.result()
-        wait_until(lambda: self.names.half not in admin.list_topics().topics)
         [created] = admin.create_topics([NewTopic(self.names.half, 1, 1)]).values()
         created.result()
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
+from tests.integration.sinking import delete_topic
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.bad_records import delete_topic, set_topic_config
+from tests.integration.bad_records import set_topic_config
 from tests.integration.running import Topics
+from tests.integration.sinking import delete_topic
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.integration.bad_records import delete_topic, set_topic_config
-from tests.integration.sinking import World, commits, outcome
+from tests.integration.bad_records import set_topic_config
+from tests.integration.sinking import World, commits, delete_topic, outcome
 
 from checkback.protocol.errors import FencedError
 from checkback.protocol.properties import text_value

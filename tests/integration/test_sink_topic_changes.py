@@ -12,12 +12,11 @@ from confluent_kafka.admin import NewPartitions
 from tests.integration.bad_records import (
     admin,
     bodies,
-    delete_topic,
     make_topic,
     send,
     set_config,
 )
-from tests.integration.sinking import World, commits
+from tests.integration.sinking import World, commits, delete_topic
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.topic_directory import MARKER_BYTES

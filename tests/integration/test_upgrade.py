@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
+from tests.integration.sinking import delete_topic
 from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker

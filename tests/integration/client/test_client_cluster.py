@@ -153,7 +153,7 @@ def test_leaders_that_move_lose_and_double_nothing(
     ids = [header(half, names.UNIQ_KEY) for half in checkback.halves(len(stored))]
     assert len(ids) == len(set(ids))
     assert set(stored) <= set(ids)
-    # What is there beyond that is in doubt: its caller was told of it, or it has another id now.
+    # A half that no `send` returned is in doubt: its `send` raised that, or tried with another id.
     retried = producer.counters.snapshot()[ClientEvent.SEND_RETRIED]
     assert len(set(ids) - set(stored)) <= len(doubtful) + retried
     producer.shutdown()

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from tests.integration.bad_records import delete_topic
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
+from tests.integration.sinking import delete_topic
 
 from checkback.deploy.settings import write_settings
 from checkback.operations.rebuild.rebuild import Rebuild

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 from tests.integration.bad_records import set_topic_config
 from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import wait_until
 
-from checkback.deploy.admin import admin_client
 from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
 from checkback.protocol.errors import FencedError, PrerequisiteError
 from checkback.relay.relay import Relay
@@ -90,9 +88,7 @@ def test_rule_11_a_topic_that_rejects_costs_one_try_and_is_left_to_the_job(
     small = stage.topics.send_half(b"small", narrow)
     stage.topics.send_op(small, "small", 8)
     stage.settle()
-    with admin_client(stage.settings.bootstrap_servers, {}) as admin:
-        changed = {"max.message.bytes": "1000"}
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, narrow, changed)])
+    set_topic_config(stage.topics.connection, narrow, max_message_bytes="1000")
     large = [
         stage.topics.send_half(b"%d" % at * 2_000, narrow, transaction_id="l") for at in (1, 2)
     ]
