@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
-from checkback.commands.run import Facts, losing_lines
-from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.output import CommandOutput, losing_lines, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.protocol.configuration import Settings
 
@@ -34,9 +34,8 @@ def command(settings: Settings, output: CommandOutput, instance: int) -> None:
     require_relay(settings)
     lines = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())
 
-    def emit(event: str, facts: Facts) -> None:
-        fields = dict(facts) if isinstance(facts, dict) else {}
-        said = " · ".join(f"{name} {value}" for name, value in fields.items())
-        lines.line({"event": event, **fields}, f"{event}: {said}")
+    def emit(event: str, facts: dict[str, Any]) -> None:
+        said = " · ".join(f"{name} {value}" for name, value in facts.items())
+        lines.line({"event": event, **facts}, f"{event}: {said}")
 
     RelayProcess(settings, instance, losing_lines(emit)).run()

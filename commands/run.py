@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.output import CommandOutput, losing_lines, output_option
 from checkback.commands.shared.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
@@ -19,7 +19,6 @@ from checkback.streaming.reports.progress import ProgressLine
 from checkback.streaming.reports.progress_text import event_text, is_quiet, progress_text
 
 Facts = dict[str, Any] | ProgressLine
-Emit = Callable[[str, Facts], None]
 REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
 """One line up, then erase it: the terminal's codes."""
 
@@ -51,20 +50,6 @@ def command(settings: Settings, output: CommandOutput) -> None:
     if not lines.as_json:
         click.echo("starting Spark: this takes 10 to 30 s; Ctrl-C ends the pipeline")
     Job(settings, jars, losing_lines(emit_json if lines.as_json else emit)).run()
-
-
-def losing_lines(emit: Emit) -> Emit:
-    """Wrap a writer of events: a full disk then costs lines, not the job."""
-
-    def emit_or_drop(event: str, facts: Facts) -> None:
-        try:
-            emit(event, facts)
-        except BrokenPipeError:
-            raise  # the reader has gone for good
-        except OSError:
-            return
-
-    return emit_or_drop
 
 
 @dataclass(slots=True)

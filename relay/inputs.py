@@ -18,8 +18,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
-from checkback.sinks.kafka.read.record_reader import require_passing
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
 from checkback.sinks.records.source_record import (

@@ -16,7 +16,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, text_value
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames, TopicPlan
-from checkback.sinks.kafka.read.record_reader import require_passing
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.testing.pipeline_process import QUICK_SPARK
 
 COMMIT: Final = 8

@@ -29,6 +29,7 @@ KEPT: Final = "\n\t"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Facts = TypeVar("Facts")
 
 
 @dataclass
@@ -120,6 +121,20 @@ def output_option(function: Callable[P, R]) -> Callable[P, R]:
         help="For people, or one JSON document for programs.",
     )
     return option(function)
+
+
+def losing_lines(emit: Callable[[str, Facts], None]) -> Callable[[str, Facts], None]:
+    """Wrap a writer of events: a full disk then costs lines, not the process."""
+
+    def emit_or_drop(event: str, facts: Facts) -> None:
+        try:
+            emit(event, facts)
+        except BrokenPipeError:
+            raise  # the reader has gone for good
+        except OSError:
+            return
+
+    return emit_or_drop
 
 
 def terminal_columns() -> int | None:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.record_reader import (
     POLL_S,
     RUN_GAP_MAX,
     SILENCE_POLLS_MAX,
-    require_passing,
     silence_error,
 )
 from checkback.sinks.native.library import RECORD_SIZES, Native

@@ -23,8 +23,9 @@ from confluent_kafka.admin import AdminClient
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.batch_terms import LeaderEpoch
 from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import LogEnd, Place, by_place, listed_ends
-from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, require_passing
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END
 
 TIMEOUT_S: Final = 10.0
 READ_S: Final = 30.0

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from checkback.commands import demo
-from checkback.commands.run import REPLACE_LINE, TerminalLines, losing_lines
+from checkback.commands.run import REPLACE_LINE, TerminalLines
 from checkback.commands.shared.app import execute
-from checkback.commands.shared.output import CommandOutput
+from checkback.commands.shared.output import CommandOutput, losing_lines
 from checkback.demo.audit import AuditFinding, Evidence, FindingKind
 from checkback.demo.report import DemoReport, fate_lines
 from checkback.demo.run import Demonstration

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
@@ -258,32 +259,6 @@ def _last_offset(message: Message) -> int:
     if error is None:
         return offset
     return offset - 1 if error.code() == KafkaError._PARTITION_EOF else -1
-
-
-_PASSING: Final = (
-    KafkaError._PARTITION_EOF,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    # A reader that commits nothing, of partitions that its caller assigns, has a group only because
-    # librdkafka wants one. It reads without a right to that group.
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-)
-
-
-def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:
-    """Raise an event's error unless it passes by itself.
-
-    Raises:
-        BrokerError: the event is an error that does not pass by itself.
-    """
-    if error.retriable() or error.code() in _PASSING:
-        return
-    raise BrokerError(
-        f"Reading {topic}-{partition} failed: {error.str()}.",
-        remedy="Check that the topic exists and that this user may read it.",
-        topic=topic,
-        code=error.name(),
-    )
 
 
 def next_record(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> Message | None:

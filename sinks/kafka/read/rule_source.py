@@ -16,7 +16,7 @@ from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.security.access_control import RULES_LENGTH_MAX
 from checkback.sinks.kafka.cluster.transient_errors import PASSING, is_transient, retry_transient
-from checkback.sinks.kafka.read.record_reader import require_passing
+from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.transaction.errors import cause_of
 
 CONTENT_BYTES_MAX: Final = 4 * (RULES_LENGTH_MAX + 1)
