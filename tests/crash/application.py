@@ -51,8 +51,9 @@ class Application:
         half_partitions: number of partitions of the half topic.
         seed: decides fates and topics.
         per_second: transactions per second.
-        forged_share: of the commits, how many follow a rollback that somebody forged. A relay
-            passes such a commit to the job.
+        forged_share: of the commits on every other half partition, how many follow a rollback that
+            somebody forged. A relay passes such a commit to the job, and all later commits of the
+            partition until the job has written it; on the other partitions it delivers.
         evidence: collects what it reads.
         truth: collects what it did, by half.
         watched: every partition that it reads.
@@ -153,6 +154,8 @@ class Application:
         if not self._free_keys:  # the broker is down
             return
         key = self._free_keys.popleft()
+        partition = KEYS.index(key) % self.half_partitions
+        is_forged &= partition % 2 == 0
         body = b"%d-%06d" % (self.seed, self.sent)
         self.sent += 1
         headers: Any = half_headers(
@@ -176,7 +179,7 @@ class Application:
             self.names.half,
             body,
             key,
-            partition=KEYS.index(key) % self.half_partitions,
+            partition=partition,
             headers=headers,
             on_delivery=stored,
         )

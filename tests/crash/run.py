@@ -48,7 +48,7 @@ REACHED_S: Final = 240.0
 SETTLED_S: Final = 300.0
 PAUSED_S: Final = 15.0
 """Longer than a relay's session: another relay has the partitions by then."""
-FORGED_SHARE: Final = 0.05
+FORGED_SHARE: Final = 0.1
 
 
 def crash_environment(control: Path) -> dict[str, str]:
@@ -249,14 +249,17 @@ class CrashRun:
     def summary(self) -> str:
         """Return how many transactions were audited, and which way they became final."""
         truth, evidence = self.application.snapshot()
-        kinds = Counter(
-            op.kind.value for one in self.topics.read(self.topics.names.decided)
-            if (op := decided_op(one.headers() or []))
-        ) if self.relays else {}  # fmt: skip
+        kinds = self.decided() if self.relays else {}
         return (
             f"{len(truth)} transactions, {len(evidence.finals)} finals; ops: {dict(kinds)};"
             f" {self.restarted} relays ended for want of brokers"
         )
+
+    def decided(self) -> Counter[str]:
+        """Return how many ops relays decided, by kind."""
+        records = self.topics.read(self.topics.names.decided)
+        found = (decided_op(record.headers() or []) for record in records)
+        return Counter(op.kind.value for op in found if op)
 
     def _tell_where_they_are(self) -> None:
         """Let every Python process write its threads' stacks to run.err."""

@@ -22,6 +22,8 @@ from checkback.protocol.errors import FencedError
 # Each crash takes a session of a relay, and half a minute where the job starts again.
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 TRANSACTIONS = 20_000
+DELIVERED_SHARE_MIN = 0.1
+"""Else the audit says nothing of what relays deliver. On a quiet machine they deliver a third."""
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,5 @@ def test_twenty_thousand_transactions_survive_kills_of_relays_and_job(tmp_path: 
             print(next(kills), run.crash(next(cases)), flush=True)
         run.finish()
         print(f"seed {seed}: {next(kills)} crashes; {run.summary()}")
+        decided = run.decided()
+        assert decided["delivered"] > DELIVERED_SHARE_MIN * decided.total()

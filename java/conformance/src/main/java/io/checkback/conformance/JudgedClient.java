@@ -94,6 +94,8 @@ public final class JudgedClient implements TransactionListener {
                 made.set(setting, command.get(field).asText());
             }
         });
+        // The kit starts programs while others take all cores; it judges no time of a start.
+        made.set(CheckbackConfig.START_TIMEOUT_MS, "60000");
         made.setTransactionListener(this);
         made.start();
         producer = made;
