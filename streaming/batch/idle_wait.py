@@ -111,7 +111,7 @@ class Idling:
     Args:
         stopping: set when the job is to end.
         next_wake_ms: returns the time after which a page has something to do, None if no page ever
-            has; raises LookupError as long as that is not known.
+            has.
         interval_s: least time from the end of a batch to that of the next.
         now_ms: the wall clock, by which pages wake.
         steady_s: a clock that can't be set.
@@ -157,11 +157,7 @@ class Idling:
 
     def _wait(self, ends: Offsets, until_s: float) -> None:
         """Wait until a page is due, the job is to stop, a record comes, or the time has come."""
-        try:
-            wake_ms = self.next_wake_ms()
-        except LookupError:
-            return
-        has_begun = False
+        wake_ms, has_begun = self.next_wake_ms(), False
         while not self.stopping.is_set():
             # A page is called in the first batch that is later than its time.
             due_s = LOOK_S if wake_ms is None else (wake_ms + 1 - self.now_ms()) / 1_000

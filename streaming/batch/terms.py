@@ -202,7 +202,7 @@ class TermsOfRun:
         log_ends: returns where partitions end now, nothing if that is unknown.
         require_kept: refuses partitions that lost what was read, as KeptRecords.require does.
         first_pages: returns the first page of each half partition of which the state remembers
-            something; None before that is known.
+            something.
         clock_ahead_ms: returns how far this machine's clock is ahead of the brokers'.
         relay: reads what relays say; None where none ever took an op.
     """
@@ -213,7 +213,7 @@ class TermsOfRun:
     access: AccessVersion
     log_ends: Callable[[Collection[Place]], LogEnds]
     require_kept: Callable[[Mapping[Place, int], Mapping[Place, LeaderEpoch], LogEnds], LogEnds]
-    first_pages: Callable[[], Mapping[int, int] | None]
+    first_pages: Callable[[], Mapping[int, int]]
     clock_ahead_ms: Callable[[], int]
     is_begun: Callable[[int], bool]
     half_topic: str
@@ -341,7 +341,7 @@ class TermsOfRun:
         read = {} if plans.before is None else plans.before.ends.get(topic, {})
 
         def first(partition: int) -> int:
-            if pages is None or partition not in read:
+            if partition not in read:
                 return 0
             page = pages.get(partition)
             return read[partition] if page is None else min(page * self.page_size, read[partition])

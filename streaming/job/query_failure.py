@@ -238,12 +238,6 @@ def _known_of_kafka(text: str) -> CheckbackError | None:
     return None
 
 
-def explain_state(error: Exception) -> CheckbackError:
-    """Return the error for a state in the checkpoint that Spark could not read."""
-    text = str(error)
-    return _known(text) or _state_unread(text)
-
-
 def _state_unread(text: str) -> OperationalError:
     sign = next((line for line in text.splitlines() if any(one in line for one in STATE)), text)
     return OperationalError(

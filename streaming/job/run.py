@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import AdminClient
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,7 +28,6 @@ from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
 from checkback.sinks.kafka.read.rule_source import rule_source
 from checkback.sinks.kafka.transaction.epoch import EpochWatch
 from checkback.sinks.kafka.transaction.hanging import ShortTopic, short_topics
-from checkback.sinks.report import PageStatus
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming.access.rules_in_force import AccessWatch
@@ -49,7 +45,7 @@ from checkback.streaming.batch.stop import (
 )
 from checkback.streaming.batch.terms import TermsOfRun
 from checkback.streaming.job.query import outcomes_of, read_tasks, start_query
-from checkback.streaming.job.query_failure import explain, explain_state, jvm_watched
+from checkback.streaming.job.query_failure import explain, jvm_watched
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
 from checkback.streaming.relay.decided_topic import DecidedTopic
@@ -111,7 +107,6 @@ class Job:
     _claim: ClaimWatch | None = None
     _ledger: DeltaLedger | None = None
     _stalls: StallWatch | None = None
-    _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
     _polls_small: bool = False
     _silent: set[str] = field(default_factory=set)
@@ -162,7 +157,7 @@ class Job:
             require_readable(store)
             self.settings = settings = fit_to_checkpoint(settings, spark, store)
             bound = preflight.bind_checkpoint(settings, facts, store)
-            sink = self._fence_older(spark, store, facts, connection)
+            sink = self._fence_older(store, facts, connection)
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
             with stop_signals(self.stop), told_as_running(folder, self._observed.url):
@@ -174,11 +169,7 @@ class Job:
                 self._epoch.close()
 
     def _fence_older(
-        self,
-        spark: SparkSession,
-        store: CheckpointStore,
-        facts: preflight.ClusterFacts,
-        connection: dict[str, Any],
+        self, store: CheckpointStore, facts: preflight.ClusterFacts, connection: dict[str, Any]
     ) -> SinkSettings:
         read = read_to(store)
         noted = newest_terms(store) if read else None
@@ -194,7 +185,7 @@ class Job:
             planned = store.last_batch("offsets")
             self._ledger.require_not_ahead(found.query_id, -1 if planned is None else planned)
         sink = fence_older(found, self.settings, facts, store)
-        self._held = held_pages(spark, store)
+        self.progress.complete(read_page_statuses(self._plans(store)))
         # A first batch that hangs does not say it.
         self.progress.read = read
         return sink
@@ -375,7 +366,6 @@ class Job:
         next_line_s = time.monotonic() + interval_s
         read = OffsetPublisher(self.settings.application_id, self._connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
-            self._complete_progress()
             self._observed.beat()
             if read.is_due():
                 last = query.lastProgress
@@ -384,8 +374,7 @@ class Job:
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
                 self._require_own_topics()
-                if self._held is None or self._held.done():
-                    self._emit_line(query)
+                self._emit_line(query)
                 if self._access.problem:
                     self.emit("access_rules_broken", {"problem": self._access.problem})
                 next_line_s += interval_s
@@ -426,15 +415,7 @@ class Job:
         if self._claim is not None:
             self._claim.renew_if_due()
 
-    def _complete_progress(self) -> None:
-        if self._held is not None and self._held.done():
-            self.progress.complete(self._held.result())
-            self._held = None
-
     def _emit_line(self, query: StreamingQuery) -> None:
-        if self._held is not None:
-            self._held.exception()  # waits
-            self._complete_progress()
         batch_ms = self._batch_ms(query.lastProgress)
         # A group is asked once a minute; the warning stays until a member answers.
         asked = self.progress.take_asked_groups() | self._silent
@@ -495,23 +476,3 @@ class Job:
 
     def _connection(self) -> dict[str, Any]:
         return self.settings.connection()
-
-
-def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:
-    """Begin to read the pending halves in the background; only progress lines wait for it.
-
-    Reading it before the query would take a quarter of a start, most of it to load classes.
-    """
-    held: Future[list[PageStatus]] = Future()
-
-    def read() -> None:
-        try:
-            held.set_result(read_page_statuses(spark, store))
-        except (PySparkException, Py4JJavaError) as error:
-            held.set_exception(explain_state(error))
-        except BaseException as error:
-            held.set_exception(error)
-
-    # A daemon: a job that ends meanwhile waits for no reader.
-    Thread(target=read, name="held-pages", daemon=True).start()
-    return held

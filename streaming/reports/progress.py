@@ -35,21 +35,11 @@ class PendingIndex:
     _wakes: dict[tuple[int, int], int] = field(default_factory=dict)
     _in_order: dict[int, list[int]] = field(default_factory=dict)
     """By partition, the pages as a heap; some that hold nothing more are still in it."""
-    _reported: set[tuple[int, int]] | None = field(default_factory=set)
-
-    def complete(self, statuses: Iterable[PageStatus]) -> None:
-        """Add the checkpoint's statuses, once; those that batches reported are newer."""
-        reported, self._reported = self._reported or set(), None
-        self.update(
-            status for status in statuses if (status.partition, status.page) not in reported
-        )
 
     def update(self, statuses: Iterable[PageStatus]) -> None:
-        """Add the statuses that a batch reported."""
+        """Add the statuses that the checkpoint held, or that a batch reported."""
         for status in statuses:
             key = (status.partition, status.page)
-            if self._reported is not None:
-                self._reported.add(key)
             if status.pending or status.state_bytes:
                 if key not in self._pages:
                     heappush(self._in_order.setdefault(status.partition, []), status.page)
@@ -63,23 +53,11 @@ class PendingIndex:
 
     @property
     def next_wake_ms(self) -> int | None:
-        """The time after which a page has something to do, None if no page ever has.
-
-        Raises:
-            LookupError: the checkpoint's statuses were not added yet.
-        """
-        if self._reported is not None:
-            raise LookupError("the pages in the checkpoint are not known yet")
+        """The time after which a page has something to do, None if no page ever has."""
         return min(self._wakes.values(), default=None)
 
-    def first_pages(self) -> dict[int, int] | None:
-        """Return the first page of each partition with a row in the state.
-
-        Returns:
-            By partition, where there is one; None before the checkpoint's statuses were added.
-        """
-        if not self.is_complete:
-            return None
+    def first_pages(self) -> dict[int, int]:
+        """Return the first page of each partition with a row in the state, where there is one."""
         for partition, pages in self._in_order.items():
             while pages and (partition, pages[0]) not in self._pages:
                 heappop(pages)
@@ -110,11 +88,6 @@ class PendingIndex:
     def state_bytes(self) -> int:
         """The size of those rows, packed."""
         return sum(status.state_bytes for status in self._pages.values())
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the checkpoint's statuses were added."""
-        return self._reported is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +161,7 @@ class Progress:
     _refused: Counter[str] = field(default_factory=Counter)
     _refused_groups: Counter[str] = field(default_factory=Counter)
     _asked: set[str] = field(default_factory=set)
+    _is_complete: bool = False
     _batches: int = 0
     _batch_id: int | None = None
     _begun_s: float | None = None
@@ -222,14 +196,15 @@ class Progress:
     def complete(self, statuses: Iterable[PageStatus]) -> None:
         """Add the statuses that the checkpoint held when the job began."""
         with self._lock:
-            self.index.complete(statuses)
+            self.index.update(statuses)
+            self._is_complete = True
 
     def next_wake_ms(self) -> int | None:
         """Return the time after which a page has something to do; as PendingIndex tells it."""
         with self._lock:
             return self.index.next_wake_ms
 
-    def first_pages(self) -> dict[int, int] | None:
+    def first_pages(self) -> dict[int, int]:
         """Return the first pages that hold something; as PendingIndex tells it."""
         with self._lock:
             return self.index.first_pages()
@@ -292,4 +267,4 @@ class Progress:
     def figure(self, of: Callable[[PendingIndex], float]) -> float:
         """Return a figure of the state; no number, instead of 0, until the checkpoint was read."""
         with self._lock:
-            return of(self.index) if self.index.is_complete else math.nan
+            return of(self.index) if self._is_complete else math.nan

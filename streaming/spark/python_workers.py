@@ -40,7 +40,6 @@ WITHOUT_THREADS: Final = {
 NEEDED: Final = (
     "numpy", "pandas", "pyarrow", "pyspark.worker", "pyspark.sql.pandas.serializers",
     "checkback.streaming.pages.page_function", "checkback.streaming.batch.sink_task",
-    "checkback.checkpoints.pending.status",
 )  # fmt: skip
 
 _modules_kept = 0

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.spark_files.state_files import CODEC
 from checkback.checkpoints.spark_internals import (
     FILE_MANAGER,
     FILE_MANAGER_WITHOUT_LINKS,
@@ -75,6 +76,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 REQUIRED: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB_STATE,
+    # A start and the commands read the state's files themselves.
+    CODEC: "lz4",
     # A second attempt beside a running one would fence it, and be fenced itself.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",

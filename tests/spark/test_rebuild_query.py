@@ -15,8 +15,9 @@ from tests.property.model import COMMIT, ROLLBACK, Record
 from tests.property.paged import events_of
 from tests.unit.state.building import RULES, SENT, Story, half, op
 
-from checkback.checkpoints.pending.status import read_page_blobs
+from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.spark_files.logs import plan_with_ends
+from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.rebuild.first_batch import run_first_batch
 from checkback.operations.rebuild.page import Known
@@ -139,9 +140,9 @@ def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
     outcomes = {one.page: one for one in map(Outcome.unpack, written)}
     commits = outcomes[1].offset[outcomes[1].action == Action.COMMIT]
     assert commits.tolist() == [4]
-    blobs = read_page_blobs(spark, CheckpointStore.of(spark, checkpoint))
-    assert blobs is not None
-    pages = {page.page: page for page in (Page.unpack(row.blob) for row in blobs.collect())}
+    held = read_state(LocalCheckpoint(Path(checkpoint)))
+    assert held is not None
+    pages = {page.page: page for page in (Page.unpack(one.blob) for one in held.pages)}
     assert pages[0].halves.index.tolist() == [1, 2, 3]
     assert (pages[1].pending, pages[1].settled.verdict.tolist()) == (0, [1, 0, 0, 0])
 

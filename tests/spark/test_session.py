@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.spark_internals import FILE_MANAGER, FILE_MANAGER_WITHOUT_LINKS
@@ -22,7 +22,7 @@ from checkback.protocol.errors import (
     OperationalError,
     PrerequisiteError,
 )
-from checkback.streaming.job.query_failure import explain, explain_state
+from checkback.streaming.job.query_failure import explain
 from checkback.streaming.spark import session
 from checkback.streaming.spark.cores import executor_cores, state_partitions
 from checkback.streaming.spark.jvm_options import COLLECTOR, YOUNG, java_options
@@ -279,11 +279,12 @@ def test_a_state_that_can_t_be_read_is_told_with_the_command_that_names_the_file
         "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
     )
 
-    for told in (explain(StreamingQueryException(said)), explain_state(PySparkException(said))):
-        assert told.exit_code == 3
-        assert "CANNOT_LOAD_STATE_STORE" in told.message
-        assert "checkpoint verify" in told.remedy
-    full = explain_state(PySparkException(f"{said} No space left on device"))
+    told = explain(StreamingQueryException(said))
+
+    assert told.exit_code == 3
+    assert "CANNOT_LOAD_STATE_STORE" in told.message
+    assert "checkpoint verify" in told.remedy
+    full = explain(StreamingQueryException(f"{said} No space left on device"))
     assert "Free some space" in full.remedy
 
 

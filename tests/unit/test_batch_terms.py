@@ -74,7 +74,7 @@ class Driver:
     is_begun: bool = False
     rules: Rules = RULES
     access: AccessVersion = field(default_factory=AccessVersion)
-    first_pages: Mapping[int, int] | None = None
+    first_pages: Mapping[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     clock_ahead_ms: int = 0
     is_silent: bool = False
     epoch: int = 0

@@ -84,17 +84,6 @@ def test_it_does_not_sleep_while_a_page_is_due(wake_ms: int) -> None:
     assert watch.looks == []
 
 
-def test_it_does_not_sleep_before_it_knows_what_is_due() -> None:
-    def unknown() -> int:
-        raise LookupError
-
-    watch = FakeWatch("w", {})
-
-    Idling(watch, Event(), unknown, 0.0, now_ms=lambda: 0).hold(NOTHING)
-
-    assert watch.looks == []
-
-
 def test_brokers_that_refuse_the_watch_do_not_end_the_query() -> None:
     class Refused(FakeWatch):
         def begin(self, ends: Offsets) -> None:

@@ -77,7 +77,6 @@ def test_a_batch_is_counted_by_what_its_tasks_report() -> None:
 
 def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
     story = Story()
-    story.batch(BatchReport(0, pages=[PageStatus(0, 0, 5, 940_000, 1, state_bytes=100)]))
     before = story.value("half_messages")
     story.progress.complete(
         [
@@ -86,6 +85,7 @@ def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
             PageStatus(1, 1, 0, -1, 0, state_bytes=70),
         ]
     )
+    story.batch(BatchReport(0, pages=[PageStatus(0, 0, 5, 940_000, 1, state_bytes=100)]))
 
     assert math.isnan(before)
     assert story.value("half_messages") == 7

@@ -107,26 +107,10 @@ def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
     assert not is_quiet(progress.line(2_000, 410))
 
 
-def test_what_the_checkpoint_held_is_older_than_any_report() -> None:
-    progress = Progress()
-    progress.add(7, report(PageStatus(0, 0, 0, -1), PageStatus(0, 1, 9, 300)))
-
-    progress.complete(
-        [PageStatus(0, 0, 5, 100), PageStatus(0, 1, 4, 200), PageStatus(1, 0, 2, 250)]
-    )
-
-    assert progress.index.pending == 11
-    assert progress.index.oldest_ms == 250
-
-
-def test_the_first_page_that_has_something_to_do_is_known_once_all_pages_are() -> None:
+def test_the_first_page_that_has_something_to_do_is_known() -> None:
     index = PendingIndex()
-    index.update([PageStatus(0, 0, 1, 5, wake_at_ms=900)])
-    with pytest.raises(LookupError):
-        _ = index.next_wake_ms
-
-    index.complete(
-        [PageStatus(0, 0, 1, 5, wake_at_ms=100), PageStatus(0, 1, 0, -1, wake_at_ms=700)]
+    index.update(
+        [PageStatus(0, 0, 1, 5, wake_at_ms=900), PageStatus(0, 1, 0, -1, wake_at_ms=700)]
     )
 
     assert index.next_wake_ms == 700
@@ -215,12 +199,10 @@ def test_a_line_says_for_how_long_a_batch_is_written_and_when_a_call_is_given_up
     assert progress.writing_ms(2_000) is None
 
 
-def test_the_first_page_with_something_is_known_once_the_checkpoint_was_read() -> None:
+def test_the_first_page_with_something_is_known() -> None:
     index = PendingIndex()
+    index.update([PageStatus(0, 3, 1, 10), PageStatus(1, 4, 1, 10), PageStatus(0, 5, 9, 9)])
     index.update([PageStatus(0, 7, 1, 50), PageStatus(0, 5, 0, -1, state_bytes=9)])
-    assert index.first_pages() is None
-
-    index.complete([PageStatus(0, 3, 1, 10), PageStatus(1, 4, 1, 10), PageStatus(0, 5, 9, 9)])
     assert index.first_pages() == {0: 3, 1: 4}
     index.update([PageStatus(0, 3, 0, -1), PageStatus(0, 7, 0, -1), PageStatus(1, 4, 0, -1)])
     assert index.first_pages() == {0: 5}
