@@ -164,7 +164,7 @@ def repartition(
             return
         done = change(settings, spark, store, partitions)
     output.show(
-        {"dry_run": False, **done.as_data()},
+        {"dry_run": False, **asdict(done)},
         f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
         f"Set state_partitions to {done.after}, or leave it out.",
     )
@@ -205,7 +205,7 @@ def rebuild(
     from checkback.operations.rebuild.rebuild import Rebuild
 
     report = Rebuild(settings, jars, is_certain, from_topics, unknown_are).run()
-    output.show(report.as_data(), report_text(report))
+    output.show(asdict(report), report_text(report))
 
 
 def report_text(report: RebuildReport) -> str:

@@ -56,15 +56,6 @@ class PlannedBatch:
             raise BrokenLogError(f"no {SHUFFLE_PARTITIONS}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class StateStoreInfo:
-    """The state store of a stateful operator, from the operator's metadata."""
-
-    operator: int
-    name: str
-    partitions: int
-
-
 def parse_offsets(content: bytes) -> PlannedBatch:
     """Parse ``offsets/N``.
 
@@ -130,8 +121,8 @@ def parse_query_id(content: bytes) -> str:
     return found
 
 
-def parse_operator(content: bytes) -> StateStoreInfo:
-    """Parse ``state/0/_metadata/metadata``.
+def parse_operator(content: bytes) -> int:
+    """Parse ``state/0/_metadata/metadata``; return the number of state partitions.
 
     Raises:
         BrokenLogError: the file is torn, has another version, or belongs to another operator than
@@ -139,12 +130,8 @@ def parse_operator(content: bytes) -> StateStoreInfo:
     """
     lines = _lines_after_version(content)
     try:
-        raw = _object("".join(lines))
-        (store,) = raw["stateStoreInfo"]
-        operator = raw["operatorInfo"]
-        return StateStoreInfo(
-            int(operator["operatorId"]), str(operator["operatorName"]), int(store["numPartitions"])
-        )
+        (store,) = _object("".join(lines))["stateStoreInfo"]
+        return int(store["numPartitions"])
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenLogError(f"no state store is described: {error!r}") from error
 

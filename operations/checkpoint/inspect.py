@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from checkback.protocol.errors import CheckpointError
 from checkback.state import Page
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StateFigures:
     """Figures of one state partition.
 
@@ -30,10 +30,10 @@ class StateFigures:
     """
 
     state_partition: int
-    pages: int
-    page_bytes: int
-    pending: int
-    oldest_ms: int | None
+    pages: int = 0
+    page_bytes: int = 0
+    pending: int = 0
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,17 @@ def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
 
 def state_figures(pages: Iterable[StoredPage], state_partitions: int) -> list[StateFigures]:
     """Return the figures of each state partition."""
-    rows = [_figures_of(page) for page in pages]
-    return [
-        _merged(number, [row for row in rows if row.state_partition == number])
-        for number in range(state_partitions)
-    ]
+    found = [StateFigures(number) for number in range(state_partitions)]
+    for stored in pages:
+        if stored.state_partition >= state_partitions:
+            continue  # a repartition was interrupted
+        page, figures = Page.unpack(stored.blob), found[stored.state_partition]
+        figures.pages += 1
+        figures.page_bytes += len(stored.blob)
+        figures.pending += page.pending
+        if page.pending:
+            figures.oldest_ms = min(figures.oldest_ms or page.oldest_ms, page.oldest_ms)
+    return found
 
 
 def _plan(store: ReadableCheckpoint, number: int | None) -> PlannedBatch | None:
@@ -124,20 +130,3 @@ def _plan(store: ReadableCheckpoint, number: int | None) -> PlannedBatch | None:
         return None if number is None else store.planned(number)
     except CheckpointError:
         return None
-
-
-def _figures_of(stored: StoredPage) -> StateFigures:
-    page = Page.unpack(stored.blob)
-    oldest_ms = page.oldest_ms if page.pending else None
-    return StateFigures(stored.state_partition, 1, len(stored.blob), page.pending, oldest_ms)
-
-
-def _merged(number: int, rows: Sequence[StateFigures]) -> StateFigures:
-    oldest = min((row.oldest_ms for row in rows if row.oldest_ms is not None), default=None)
-    return StateFigures(
-        number,
-        sum(row.pages for row in rows),
-        sum(row.page_bytes for row in rows),
-        sum(row.pending for row in rows),
-        oldest,
-    )

@@ -11,9 +11,9 @@ start refuses that, and running the command again completes it.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -81,10 +81,6 @@ class Repartitioned:
     batch_id: int
     dropped_batch: int | None
     settled_partitions_added: int
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the result as plain data."""
-        return asdict(self)
 
 
 def repartition(

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -120,20 +118,6 @@ class RebuildReport:
     counts: RestoredCounts | None = None
     first_batch: dict[str, int] = field(default_factory=dict)
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the report as plain data."""
-        return {
-            "how": self.how,
-            "dry_run": self.dry_run,
-            "checkpoint": self.checkpoint,
-            "problems": list(self.problems),
-            "moved_to": self.moved_to,
-            "ended_queries": list(self.ended_queries),
-            "query_id": self.query_id,
-            "counts": None if self.counts is None else asdict(self.counts),
-            "first_batch": self.first_batch,
-        }
-
 
 @dataclass(slots=True)
 class Rebuild:
@@ -150,6 +134,10 @@ class Rebuild:
     is_certain: bool
     from_topics: bool = False
     unknown_are: Unknown | None = None
+    connection: dict[str, Any] = field(init=False)
+    facts: ClusterFacts = field(init=False)
+    spark: SparkSession = field(init=False)
+    store: CheckpointStore = field(init=False)
 
     def run(self) -> RebuildReport:
         """Rebuild the checkpoint and return what was done.
@@ -161,58 +149,45 @@ class Rebuild:
             OperationalError: the first batch failed.
         """
         require_settings(self.settings)  # before Spark, which takes ten seconds to start
-        with _session(self.settings, self.jars) as spark:
+        spark = start_session(self.settings, self.jars)
+        try:
             return self.run_in(spark)
+        finally:
+            spark.stop()
 
     def run_in(self, spark: SparkSession) -> RebuildReport:
         """Like `run`, in an existing Spark session."""
-        return self._work(spark).run(is_certain=self.is_certain, from_topics=self.from_topics)
-
-    def _work(self, spark: SparkSession) -> _Work:
-        settings = self.settings
-        connection = settings.connection()
-        facts = look_at_cluster(settings, connection)
-        if settings.sink_transaction_timeout_ms is None:
+        self.connection, self.spark = self.settings.connection(), spark
+        self.facts = look_at_cluster(self.settings, self.connection)
+        if self.settings.sink_transaction_timeout_ms is None:
             # The first batch may write a lot.
-            settings = replace(
-                settings, sink_transaction_timeout_ms=facts.transaction_timeout_max_ms
-            )
-        store = CheckpointStore.of(spark, settings.checkpoint)
-        return _Work(settings, connection, facts, self.unknown_are, spark, store)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    settings: Settings
-    connection: dict[str, Any]
-    facts: ClusterFacts
-    unknown_are: Unknown | None
-    spark: SparkSession
-    store: CheckpointStore
-
-    def run(self, *, is_certain: bool, from_topics: bool) -> RebuildReport:
-        store = self.store
+            longest_ms = self.facts.transaction_timeout_max_ms
+            self.settings = replace(self.settings, sink_transaction_timeout_ms=longest_ms)
+        self.store = store = CheckpointStore.of(spark, self.settings.checkpoint)
         is_there = bool(store.sizes()) and not is_unfinished(store)
         found = verify_files(self.settings, store) if is_there else Verification()
         if is_there:
             self._require_ours(found)
             found = self._over_present_op_topic(found)
-            if found.is_whole and not from_topics:
-                return RebuildReport("nothing", not is_certain, store.path)
+            if found.is_whole and not self.from_topics:
+                return RebuildReport("nothing", not self.is_certain, store.path)
+        return self._rebuilt(found, is_there=is_there)
+
+    def _rebuilt(self, found: Verification, *, is_there: bool) -> RebuildReport:
         predecessors = find_predecessors(self._sink(""), self._partitions(self._names.settled))
         self._require_no_job(predecessors)
         problems = tuple(asdict(problem) for problem in found.problems)
         is_marked_topic = self._is_marked_topic(found)
         positions = self._positions()
         counts = counts_of(self._history(positions, now_ms(), is_marked_topic=is_marked_topic))
-        if is_certain:
+        if self.is_certain:
             # Before anything is changed: a rebuild that refuses leaves a deployment as it was.
             require_sound(counts, positions, self.unknown_are)
             report = self._from_topics(is_there=is_there, is_marked_topic=is_marked_topic)
         else:
             ended = tuple(found.query_id for found in predecessors)
             report = RebuildReport(
-                "from topics", True, store.path, ended_queries=ended, counts=counts
+                "from topics", True, self.store.path, ended_queries=ended, counts=counts
             )
         return replace(report, problems=problems)
 
@@ -414,12 +389,3 @@ def require_sound(
             unknown=counts.unknown,
             marks_from_ms=positions.marks_from_ms,
         )
-
-
-@contextmanager
-def _session(settings: Settings, jars: list[Path]) -> Iterator[SparkSession]:
-    spark = start_session(settings, jars)
-    try:
-        yield spark
-    finally:
-        spark.stop()
