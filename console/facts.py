@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -201,12 +202,9 @@ class KafkaFacts:
             NotFoundError: it is gone.
             BrokerError: the brokers do not answer, or refuse.
         """
-        reader = RecordReader(self.settings.connection(), topic)
-        try:
-            with self.scanner() as scanner:
-                found = record_at(scanner, reader, at)
-        finally:
-            reader.close()
+        reader = closing(RecordReader(self.settings.connection(), topic))
+        with reader as records, self.scanner() as scanner:
+            found = record_at(scanner, records, at)
         if found is None:
             raise NotFoundError(
                 f"{topic} has no record {at}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -120,11 +120,8 @@ class PendingView:
         found = self.refresh().table.groups
         unknown = {tag: group for tag, group in found.items() if tag not in self._names}
         if unknown:
-            reader = self.open_reader(self.settings)
-            try:
+            with closing(self.open_reader(self.settings)) as reader:
                 named = groups_pending(reader, list(unknown.values()))
-            finally:
-                reader.close()
             tags = {id(group): tag for tag, group in unknown.items()}
             self._names |= {tags[id(group)]: name for name, group in named if name}
         return sorted((self._names.get(tag, ""), group) for tag, group in found.items())
@@ -132,11 +129,8 @@ class PendingView:
     def _rows(self, halves: list[PendingHalf], notes: list[TermsNote]) -> list[dict[str, Any]]:
         if not halves:
             return []
-        reader = self.open_reader(self.settings)
-        try:
+        with closing(self.open_reader(self.settings)) as reader:
             found = {(one.half.partition, one.half.offset): one for one in look_up(reader, halves)}
-        finally:
-            reader.close()
         return [
             {
                 "transaction_id": found[half.partition, half.offset].transaction_id,

@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -282,11 +283,8 @@ class EmbeddedBroker:
             "request_timeout_ms": 2_000,
         }
         try:
-            admin = new_admin_client(settings)
-            try:
+            with closing(new_admin_client(settings)) as admin:
                 brokers = admin.describe_cluster()["brokers"]
-            finally:
-                admin.close()
         except (KafkaError, OSError):
             return set()
         return {one["broker_id"] for one in brokers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -82,21 +83,16 @@ def read_topic(
     Raises:
         BrokerError: the topic does not exist, or is not read to its end in time.
     """
-    consumer = Consumer(
-        {
-            **connection,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": END_WAIT_MS,
-        }
-    )
-    try:
+    own = {
+        "group.id": "reader",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": END_WAIT_MS,
+    }
+    with closing(Consumer({**connection, **own})) as consumer:
         return _read_to_end(consumer, topic)
-    finally:
-        consumer.close()
 
 
 def _read_to_end(consumer: Consumer, topic: str) -> list[Message]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -159,14 +160,11 @@ def write(
 
 def ends_of(connection: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
     """Return the next offset of each partition."""
-    consumer = Consumer({**connection, "group.id": "checkback-bench"})
-    try:
+    with closing(Consumer({**connection, "group.id": "checkback-bench"})) as consumer:
         return {
             number: consumer.get_watermark_offsets(TopicPartition(topic, number), 30.0)[1]
             for number in partitions
         }
-    finally:
-        consumer.close()
 
 
 def _put(

@@ -15,7 +15,7 @@ from checkback.deploy.jars import store_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError
-from checkback.sinks.kafka.transaction.marker import MarkerStore
+from checkback.sinks.kafka.transaction.marker import markers_of
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.start.sink_choices import sink_settings
 
@@ -124,9 +124,5 @@ def marker_settings(
 
 def read_markers(sink: SinkSettings, state_partitions: int) -> dict[int, int]:
     """Return the first batch of which nothing is written, by state partition that has a marker."""
-    store = MarkerStore(sink)
-    try:
-        found = store.read(list(range(state_partitions)))
-    finally:
-        store.close()
+    found = markers_of(sink, state_partitions)
     return {number: marker.untouched_batch for number, marker in found.items()}

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
@@ -234,13 +234,10 @@ class Doctor:
 
     def _groups(self, store: ReadableCheckpoint) -> Findings:
         held = read_state(store)
-        reader = RecordReader(self._connection, self._settings.topics.half)
-        try:
-            table = PendingTable.of(() if held is None else held.pages)
+        table = PendingTable.of(() if held is None else held.pages)
+        with closing(RecordReader(self._connection, self._settings.topics.half)) as reader:
             found = groups_pending(reader, table.groups.values())
             undelivered = self._undelivered(reader, [group for _, group in found])
-        finally:
-            reader.close()
         if not found:
             yield Diagnosis("groups", Result.OK, "nothing is pending")
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics

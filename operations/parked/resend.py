@@ -5,6 +5,7 @@ The sink's own function makes the final.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,8 +159,7 @@ def resend(
     half_topic = settings.topics.half
     ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
     connection = settings.connection()
-    halves = RecordReader(connection, half_topic)
-    try:
+    with closing(RecordReader(connection, half_topic)) as halves:
         planner = FinalPlanner(settings, connection, halves, ends, facts)
         planned = map(planner.plan, left)
         # Without a transaction no body is kept.
@@ -168,8 +168,6 @@ def resend(
             if transaction is None
             else transaction.write_all(planned, facts)
         )
-    finally:
-        halves.close()
     # A filter means what has a final; a refused op never does.
     has_final = [one for one in done if wanted.name or not one.parked.obstacle(half_topic)]
     return ActionReport(

@@ -20,7 +20,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.transaction.epoch import RETIRED, retire
-from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction.marker import Marker, markers_of
 from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_S: Final = 20.0
@@ -58,7 +58,8 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
             continue
         pipeline = replace(own.pipeline, application_id=application_id)
         settings = replace(own, pipeline=pipeline, query_id=query_id, epoch=0)
-        found.append(Predecessor(settings, _markers(settings, settled_partitions)))
+        markers = markers_of(settings, settled_partitions, is_hasty=True)
+        found.append(Predecessor(settings, markers))
     return [one for one in found if one.markers and not one.is_retired]
 
 
@@ -77,7 +78,7 @@ def require_silence(
         return
     time.sleep(watch_s)
     for one in predecessors:
-        if _markers(one.settings, settled_partitions) != one.markers:
+        if markers_of(one.settings, settled_partitions, is_hasty=True) != one.markers:
             raise still_running(f"its query {one.query_id} has just written")
 
 
@@ -126,11 +127,3 @@ def _group_names(admin: AdminClient) -> list[str]:
     for error in listed.errors:
         raise error if isinstance(error, KafkaException) else KafkaException(error)
     return [group.group_id for group in listed.valid]
-
-
-def _markers(settings: SinkSettings, partitions: int) -> dict[int, Marker]:
-    store = MarkerStore(settings)
-    try:
-        return store.read_hastily(list(range(partitions)))
-    finally:
-        store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,11 +81,8 @@ def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int
     cut = {number: span for number, span in spans.items() if span.first > 0}
     if not cut:
         return 0
-    consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **connection})
-    try:
+    with closing(Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **connection})) as consumer:
         return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
-    finally:
-        consumer.close()
 
 
 def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> int:

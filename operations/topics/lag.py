@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,15 +85,13 @@ def oldest_unread_ms(
 ) -> int | None:
     """Return when the brokers stored the oldest record that was not read; None if all were."""
     found: list[int] = []
-    consumer = Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **settings.connection()})
-    try:
+    options = {**LOOKUP_CONSUMER, **REPORTS_END, **settings.connection()}
+    with closing(Consumer(options)) as consumer:
         for at in (at for at in positions if at.lag):
             consumer.assign([TopicPartition(at.topic, at.partition, at.committed or 0)])
             record = next_record(consumer, at.topic, at.partition, timeout_s)
             # The marks that end Kafka transactions have offsets, too, and are no records.
             found += [] if record is None else [record.timestamp()[1]]
-    finally:
-        consumer.close()
     return min(found, default=None)
 
 

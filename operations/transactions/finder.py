@@ -7,7 +7,7 @@ is, so a busy real topic is read only for committed transactions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -212,12 +212,9 @@ def open_finder(
 ) -> Iterator[TransactionFinder]:
     """Yield a finder of transactions."""
     connection = settings.connection()
-    halves = RecordReader(connection, settings.topics.half)
-    try:
-        with TopicScanner(connection, advance) as scanner:
-            yield TransactionFinder(scanner, halves, settings.topics)
-    finally:
-        halves.close()
+    halves = closing(RecordReader(connection, settings.topics.half))
+    with halves as reader, TopicScanner(connection, advance) as scanner:
+        yield TransactionFinder(scanner, reader, settings.topics)
 
 
 def _comes_from(at: Position) -> Wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -66,11 +67,8 @@ def oldest_transactions(
     with open_state(settings) as store:
         held = read_state(store)
     table = PendingTable.of(() if held is None else held.pages)
-    reader = half_reader(settings)
-    try:
+    with closing(half_reader(settings)) as reader:
         return oldest_in(table, reader, most, stored_until_ms=stored_until_ms, group=group)
-    finally:
-        reader.close()
 
 
 def oldest_in(

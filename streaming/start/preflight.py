@@ -36,7 +36,7 @@ from checkback.sinks.kafka.cluster.transient_errors import (
 )
 from checkback.sinks.kafka.read.list_offsets import EARLIEST, listed_offsets
 from checkback.sinks.kafka.transaction.errors import cause_of
-from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
+from checkback.sinks.kafka.transaction.marker import Marker, markers_of, require_not_by_hand
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.topic_claim import Claim, claimed_by, first_record
@@ -213,16 +213,11 @@ def require_markers(
     # plans.
     known = [store.last_batch(log) for log in ("commits", "offsets")]
     last_known = max((batch for batch in known if batch is not None), default=None)
-    held = MarkerStore(settings)
-    try:
-        wanted = list(range(partitions))
-        markers = held.read_hastily(wanted)
-        if last_known is not None and len(markers) < partitions:
-            # A first start that died at its first batch has committed them; Kafka may be about to
-            # write that down, for which this look waits.
-            markers = held.read(wanted)
-    finally:
-        held.close()
+    markers = markers_of(settings, partitions, is_hasty=True)
+    if last_known is not None and len(markers) < partitions:
+        # A first start that died at its first batch has committed them; Kafka may be about to
+        # write that down, for which this look waits.
+        markers = markers_of(settings, partitions)
     if last_known is not None:
         _require_all(markers, partitions, last_known, settings.marker_group)
     require_not_by_hand(markers, settings.marker_group)

@@ -25,7 +25,7 @@ from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.process.writer_pool import Writers
 from checkback.state import unpack_settled
-from checkback.streaming.batch.batch_output import is_written
+from checkback.streaming.batch.batch_output import is_begun
 from checkback.streaming.start.preflight import require_markers
 
 __all__ = ["cluster"]
@@ -104,8 +104,8 @@ def test_a_part_counts_as_output_wherever_somebody_asks(cluster: Cluster) -> Non
         write(begin_epoch(SMALL, 1, (), 0), *NUMBERS)
     older: Any = Folder(planned=None, committed=None)
 
-    assert is_written(BARE, 1, 0)
-    assert not is_written(BARE, 1, 1)
+    assert is_begun(BARE, 1, None, 0)
+    assert not is_begun(BARE, 1, None, 1)
     with pytest.raises(CheckpointError, match="older copy"):
         require_markers(BARE, 1, older)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
@@ -262,7 +263,5 @@ def present_rules(settings: Settings, *, may_be_part: bool = True) -> AccessCont
     source = rule_source(settings)
     if source is None:
         return None
-    try:
+    with closing(source):
         return source.rules() if may_be_part else settled_rules(source)
-    finally:
-        source.close()

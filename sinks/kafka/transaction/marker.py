@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -137,6 +138,15 @@ class MarkerStore:
         self._consumer.close()
         if self._hasty is not None:
             self._hasty.close()
+
+
+def markers_of(
+    settings: SinkSettings, state_partitions: int, *, is_hasty: bool = False
+) -> dict[int, Marker]:
+    """Return the markers that there are, as `read` or `read_hastily` does, by its own connection."""
+    with closing(MarkerStore(settings)) as store:
+        read = store.read_hastily if is_hasty else store.read
+        return read(list(range(state_partitions)))
 
 
 def committed_offsets(
