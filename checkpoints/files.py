@@ -37,10 +37,6 @@ class FolderFiles(Protocol):
         """Return a file's content, or raise UnreadableFileError."""
         ...
 
-    def read_end(self, name: str, length: int) -> bytes:
-        """Return the last bytes of a file (all of a shorter one), or raise UnreadableFileError."""
-        ...
-
 
 class ReadableCheckpoint(FolderFiles, ABC):
     """A checkpoint to read: through Hadoop (store.py) or from disk (local_files.py)."""

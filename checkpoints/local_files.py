@@ -66,14 +66,6 @@ class LocalCheckpoint(ReadableCheckpoint):
             _require_sums(name, content, stored)
         return content
 
-    def read_end(self, name: str, length: int) -> bytes:
-        """Return the last bytes of a file; the whole file if it is shorter.
-
-        Raises:
-            UnreadableFileError: it can't be read, or differs from its checksums.
-        """
-        return self.read(name)[-length:]
-
     def exists(self, name: str) -> bool:
         """Return whether there is a file of that name."""
         return (self.folder / name).exists()

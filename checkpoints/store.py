@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,12 +74,16 @@ class CheckpointStore(ReadableCheckpoint):
         return str(self._file_system().getScheme())
 
     def read(self, name: str) -> bytes:
-        """Return a file's content."""
-        return self._content(name, None)
+        """Return a file's content.
 
-    def read_end(self, name: str, length: int) -> bytes:
-        """Return the last bytes of a file; the whole file if it is shorter."""
-        return self._content(name, length)
+        Raises:
+            UnreadableFileError: it can't be read.
+        """
+        try:
+            with closing(self._file_system().open(self._path(name))) as stream:
+                return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        except Py4JJavaError as error:
+            raise UnreadableFileError(str(error.java_exception.getMessage())) from error
 
     def replace(self, name: str, text: str) -> None:
         """Write a file; readers see the old content or the new, never a part of it."""
@@ -197,19 +201,6 @@ class CheckpointStore(ReadableCheckpoint):
             if status.getPath().getName().isdigit()
         }
 
-    def _content(self, name: str, last: int | None) -> bytes:
-        file_system, path = self._file_system(), self._path(name)
-        try:
-            stream = file_system.open(path)
-            try:
-                if last is not None:
-                    stream.seek(max(0, file_system.getFileStatus(path).getLen() - last))
-                return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
-        except Py4JJavaError as error:
-            raise UnreadableFileError(str(error.java_exception.getMessage())) from error
-
     def _listed(self, folder: Any) -> list[Any]:
         file_system = self._file_system()
         try:
@@ -242,11 +233,9 @@ class CheckpointStore(ReadableCheckpoint):
         return draft
 
     def _fill(self, stream: Any, text: str) -> None:
-        try:
+        with closing(stream):
             stream.write(bytearray(text.encode()))
             stream.hsync()
-        finally:
-            stream.close()
 
     def _rename(self, source: Any, target: Any, how: Any) -> None:
         context = self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(

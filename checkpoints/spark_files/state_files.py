@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from checkback.checkpoints.files import FolderFiles, UnreadableFileError
 
 CODEC: Final = "spark.sql.streaming.stateStore.compression.codec"
-_BLOCK_MAGIC: Final = b"LZ4Block"
-END_BLOCK_BYTES: Final = 21
-"""The end of net.jpountz's block stream: magic, method and three lengths of zero."""
+_BLOCK: Final = struct.Struct("<8sBiii")
+_STORED_RAW: Final = 0x10
+_METHOD: Final = 0xF0
+_LENGTH: Final = struct.Struct(">i")
 
+Changes = dict[bytes, bytes | None]
+"""Values by key, None where the row was deleted."""
 Fault = tuple[str, str]
 """A file, and what is wrong with it."""
 
@@ -102,12 +108,11 @@ class StateFiles:
             yield name, "The changelog is missing, and no newer snapshot replaces it."
             return
         try:
-            end = self.files.read_end(name, END_BLOCK_BYTES)
+            content = self.files.read(name)
+            if is_lz4:
+                changes_of(content)
         except UnreadableFileError as error:
             yield name, f"The changelog can't be read: {error}."
-            return
-        if is_lz4 and not _is_end_block(end):
-            yield name, "The changelog is cut off."
 
 
 def snapshot_tables(archive: zipfile.ZipFile) -> list[TableFile]:
@@ -132,5 +137,42 @@ def _table_files(snapshot: bytes) -> list[TableFile]:
         return snapshot_tables(archive)
 
 
-def _is_end_block(end: bytes) -> bool:
-    return end.startswith(_BLOCK_MAGIC) and end[len(_BLOCK_MAGIC) + 1 :] == bytes(12)
+def changes_of(changelog: bytes) -> Changes:
+    """Return what one batch changed: the last value of each key.
+
+    Raises:
+        UnreadableFileError: the file is cut off.
+    """
+    content, at, changes = memoryview(_decompressed(changelog)), 0, Changes()
+    try:
+        while (key_length := _LENGTH.unpack_from(content, at)[0]) >= 0:
+            at += _LENGTH.size
+            key, at = bytes(content[at : at + key_length]), at + key_length
+            length = _LENGTH.unpack_from(content, at)[0]
+            at += _LENGTH.size
+            changes[key] = None if length < 0 else bytes(content[at : at + length])
+            at += max(0, length)
+    except struct.error as error:
+        raise UnreadableFileError(f"a changelog is cut off: {error}") from error
+    return changes
+
+
+def _decompressed(stream: bytes) -> bytes:
+    """Return the content of a stream of LZ4 blocks, as net.jpountz writes them."""
+    codec, at = pa.Codec("lz4_raw"), 0
+    parts: list[bytes] = []
+    try:
+        while True:
+            _, token, stored, length, _ = _BLOCK.unpack_from(stream, at)
+            at += _BLOCK.size
+            if not length:
+                return b"".join(parts)
+            block, at = stream[at : at + stored], at + stored
+            is_raw = token & _METHOD == _STORED_RAW
+            parts.append(block if is_raw else _lz4_block(codec, block, length))
+    except (struct.error, pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(f"a changelog is cut off: {error}") from error
+
+
+def _lz4_block(codec: pa.Codec, block: bytes, length: int) -> bytes:
+    return bytes(codec.decompress(block, decompressed_size=length, asbytes=True))

@@ -17,26 +17,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from checkback.checkpoints.files import FolderFiles, ReadableCheckpoint, UnreadableFileError
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.spark_files.logs import PlannedBatch
-from checkback.checkpoints.spark_files.state_files import CODEC, StateFiles, snapshot_tables
+from checkback.checkpoints.spark_files.state_files import (
+    CODEC,
+    Changes,
+    StateFiles,
+    changes_of,
+    snapshot_tables,
+)
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 TRIES: Final = 5
 """A running pipeline deletes old files: each further try reads a newer batch."""
-_BLOCK: Final = struct.Struct("<8sBiii")
-_STORED_RAW: Final = 0x10
-_METHOD: Final = 0xF0
-_LENGTH: Final = struct.Struct(">i")
 _ENCODING_BYTES: Final = 1
 _ROW: Final = struct.Struct("<qqq")
 """A row of two fields: which of them are null, then each field's number or place."""
-
-Changes = dict[bytes, bytes | None]
-"""Values by key, None where the row was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,47 +144,6 @@ def _unpack(store: FolderFiles, folder: str, version: int, work: Path) -> None:
             place.symlink_to((store.folder / stored).resolve())
         else:
             place.write_bytes(store.read(stored))
-
-
-def changes_of(changelog: bytes) -> Changes:
-    """Return what one batch changed: the last value of each key.
-
-    Raises:
-        UnreadableFileError: the file is cut off.
-    """
-    content, at, changes = memoryview(_decompressed(changelog)), 0, Changes()
-    try:
-        while (key_length := _LENGTH.unpack_from(content, at)[0]) >= 0:
-            at += _LENGTH.size
-            key, at = bytes(content[at : at + key_length]), at + key_length
-            length = _LENGTH.unpack_from(content, at)[0]
-            at += _LENGTH.size
-            changes[key] = None if length < 0 else bytes(content[at : at + length])
-            at += max(0, length)
-    except struct.error as error:
-        raise UnreadableFileError(f"a changelog is cut off: {error}") from error
-    return changes
-
-
-def _decompressed(stream: bytes) -> bytes:
-    """Return the content of a stream of LZ4 blocks, as net.jpountz writes them."""
-    codec, at = pa.Codec("lz4_raw"), 0
-    parts: list[bytes] = []
-    try:
-        while True:
-            _, token, stored, length, _ = _BLOCK.unpack_from(stream, at)
-            at += _BLOCK.size
-            if not length:
-                return b"".join(parts)
-            block, at = stream[at : at + stored], at + stored
-            is_raw = token & _METHOD == _STORED_RAW
-            parts.append(block if is_raw else _lz4_block(codec, block, length))
-    except (struct.error, pa.ArrowException, OSError) as error:
-        raise UnreadableFileError(f"a changelog is cut off: {error}") from error
-
-
-def _lz4_block(codec: pa.Codec, block: bytes, length: int) -> bytes:
-    return bytes(codec.decompress(block, decompressed_size=length, asbytes=True))
 
 
 def _page_of(state_partition: int, value: bytes) -> StoredPage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ from checkback.checkpoints.spark_files.logs import SHUFFLE_PARTITIONS
 
 TERMS = TermsNote(1_000, BatchTerms(RULES))
 END_BLOCK = b"LZ4Block\x15" + bytes(12)
-CHANGELOG = b"what one batch changed" + END_BLOCK
+CHANGELOG = (
+    b"LZ4Block" + struct.pack("<Biii", 0x15, 4, 4, 0) + struct.pack(">i", -1) + END_BLOCK
+)
+"""The changes of a batch that changed nothing."""
 
 
 @dataclass
@@ -34,9 +38,6 @@ class FilesInMemory:
         if name in self.unreadable:
             raise UnreadableFileError("the disk says no")
         return self.contents[name]
-
-    def read_end(self, name: str, length: int) -> bytes:
-        return self.read(name)[-length:]
 
 
 def plan(partitions: int = 2, timestamp_ms: int = 1_000, ends: str = "") -> bytes:

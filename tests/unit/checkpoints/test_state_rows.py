@@ -16,7 +16,8 @@ from tests.unit.checkpoints.folder_in_memory import END_BLOCK, plan
 from checkback.checkpoints.files import UnreadableFileError
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.spark_files.logs import PlannedBatch
-from checkback.checkpoints.spark_files.state_rows import StoredPage, changes_of, read_state
+from checkback.checkpoints.spark_files.state_files import changes_of
+from checkback.checkpoints.spark_files.state_rows import StoredPage, read_state
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 KEPT, REMOVED, CHANGED = b"\0kept", b"\0removed", b"\0changed"
