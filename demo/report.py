@@ -130,8 +130,10 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     pending: int = 0
     all_sent: bool = False
-    _answers: Counter[str] = field(default_factory=Counter)
-    _payments: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    """Answers to checks since the last line about them."""
+    payments: int = 0
+    """Payments that ended since the last line about them."""
 
     @property
     def is_settled(self) -> bool:
@@ -146,17 +148,9 @@ class Tally:
         said = [f"{label} {counts[name]}" for name, label in COUNT_LABELS.items() if counts[name]]
         return ", ".join([*said, f"pending {self.pending}"]) if said else ""
 
-    def add_answer(self, state: str) -> None:
-        """Add an answer to a check."""
-        self._answers[state] += 1
-
-    def add_payments(self, settled: int) -> None:
-        """Add a number of payments that have ended."""
-        self._payments += settled
-
     def answers_line(self) -> str:
         """Return a timeline line about the answers since the last call, "" for none."""
-        answers, self._answers = self._answers, Counter()
+        answers, self.answers = self.answers, Counter()
         if not answers:
             return ""
         parts = ", ".join(f"{answers[name]} {label}" for name, label in ANSWER_LABELS.items())
@@ -164,7 +158,7 @@ class Tally:
 
     def payments_line(self) -> str:
         """Return a timeline line about the payments since the last call, "" for none."""
-        payments, self._payments = self._payments, 0
+        payments, self.payments = self.payments, 0
         return f"heard how {payments} open payments ended" if payments else ""
 
     def state(self) -> str:

@@ -15,10 +15,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from checkback.demo.audit import AuditFinding, audit, collect_evidence
+from checkback.demo.audit import audit, collect_evidence
 from checkback.demo.fates import REAL_TOPICS, Order
 from checkback.demo.orders import OrderDatabase
-from checkback.demo.report import DemoReport, FateLine, Tally, Timeline, fate_lines
+from checkback.demo.report import DemoReport, Tally, Timeline, fate_lines
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
@@ -65,7 +65,6 @@ class Demonstration:
     _children: dict[str, Child] = field(default_factory=dict)
     _started: set[str] = field(default_factory=set)
     _delivered: int = 0
-    _was_ready: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._tally = Tally(len(self.orders))
@@ -95,7 +94,7 @@ class Demonstration:
             if self.stage.settings.relay:
                 self._stop(RELAY)
             self._stop(PIPELINE)
-        return self._report(*self._audit(database))
+        return self._audited(database)
 
     def _start_pipeline(self) -> None:
         self._start(PIPELINE, pipeline_command(self.stage.config))
@@ -141,25 +140,27 @@ class Demonstration:
             self.timeline.show_state(self._tally.state())
 
     def _take(self, notice: Notice) -> None:
-        source, fields = notice.source, notice.fields
-        handlers: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
-            "started": self._process_started,
-            "progress": self._progressed,
-            "ready": self._service_ready,
-            "send_failed": self._send_failed,
-            "check_answered": lambda _, fields: self._tally.add_answer(fields["answer"]),
-            "payments_settled": lambda _, fields: self._tally.add_payments(fields["orders"]),
-            "all_sent": self._all_sent,
-            "ended": self._process_ended,
-        }
+        source, fields, tally = notice.source, notice.fields, self._tally
         if notice.event in NOTICES:
             self.timeline.say(source, NOTICES[notice.event].format_map(fields))
-        if notice.event in handlers:
-            handlers[notice.event](source, fields)
-
-    def _process_started(self, source: str, fields: Mapping[str, Any]) -> None:
-        self._started.add(source)
-        self.timeline.say(source, STARTED[source].format_map(fields))
+        match notice.event:
+            case "started":
+                self._started.add(source)
+                self.timeline.say(source, STARTED[source].format_map(fields))
+            case "progress":
+                self._progressed(source, fields)
+            case "ready":
+                self._service_ready(source, fields["pid"])
+            case "send_failed":
+                tally.halves_expected -= 1
+            case "check_answered":
+                tally.answers[fields["answer"]] += 1
+            case "payments_settled":
+                tally.payments += fields["orders"]
+            case "all_sent":
+                tally.all_sent = True
+            case "ended":
+                self._process_ended(source, fields)
 
     def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
         if source == RELAY:
@@ -178,16 +179,10 @@ class Demonstration:
             self.timeline.say(RELAY, f"made {delivered - self._delivered} commits visible")
         self._delivered = delivered
 
-    def _service_ready(self, source: str, fields: Mapping[str, Any]) -> None:
-        again = "again " if source in self._was_ready else ""
-        self._was_ready.add(source)
-        self.timeline.say(source, f"runs {again}(pid {fields['pid']})")
-
-    def _send_failed(self, _: str, __: Mapping[str, Any]) -> None:
-        self._tally.halves_expected -= 1
-
-    def _all_sent(self, _: str, __: Mapping[str, Any]) -> None:
-        self._tally.all_sent = True
+    def _service_ready(self, source: str, pid: int) -> None:
+        again = "again " if source in self._started else ""
+        self._started.add(source)
+        self.timeline.say(source, f"runs {again}(pid {pid})")
 
     def _process_ended(self, source: str, fields: Mapping[str, Any]) -> None:
         if self._children[source].pid != fields["pid"]:
@@ -216,20 +211,17 @@ class Demonstration:
         for child in reversed(self._children.values()):
             child.stop()
 
-    def _audit(self, database: OrderDatabase) -> tuple[list[FateLine], list[AuditFinding]]:
+    def _audited(self, database: OrderDatabase) -> DemoReport:
         settings = self.stage.settings
         self.timeline.say(DEMO, "reads the real topics and compares with the database")
         evidence = collect_evidence(settings.bootstrap_servers, settings.topics, GROUPS)
         truths = database.truths()
-        return fate_lines(truths, evidence), audit(truths, evidence)
-
-    def _report(self, lines: list[FateLine], findings: list[AuditFinding]) -> DemoReport:
         return DemoReport(
             seed=self.seed,
             duration_s=round(self.timeline.elapsed_s, 1),
             kills=self.kills,
-            fates=lines,
-            findings=findings,
+            fates=fate_lines(truths, evidence),
+            findings=audit(truths, evidence),
             timeline=self.timeline.entries,
         )
 
