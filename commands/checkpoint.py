@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -239,7 +239,8 @@ def _topic_lines(report: RebuildReport) -> list[str]:
                 f"{counts.ops} ops and refusals left for the first batch."
             )
         ]
-        lines += _risk_lines(report)
+        found = asdict(counts)
+        lines += [says.format(found[name]) for name, says in RISKS.items() if found[name]]
     if not report.dry_run:
         done = ", ".join(f"{name} {number}" for name, number in sorted(report.first_batch.items()))
         lines.append(f"First batch: {done or 'nothing to do'}.")
@@ -247,22 +248,10 @@ def _topic_lines(report: RebuildReport) -> list[str]:
     return lines
 
 
-def _risk_lines(report: RebuildReport) -> list[str]:
-    counts = report.counts
-    if counts is None:
-        return []
-    lines = []
-    if counts.lost:
-        lines.append(
-            f"At risk: {counts.lost} halves, or halves of ops, that are gone from the half topic."
-        )
-    if counts.void:
-        lines.append(f"Kafka lost halves with {counts.void} marks, which say nothing of others.")
-    if counts.unknown:
-        lines.append(
-            f"At risk: {counts.unknown} halves that may have lost their marks. Choose with"
-            " --unknown-are."
-        )
-    if counts.foreign:
-        lines.append(f"At risk: {counts.foreign} marks of other halves. The rebuild refuses that.")
-    return lines
+RISKS: Final = {
+    "lost": "At risk: {} halves, or halves of ops, that are gone from the half topic.",
+    "void": "Kafka lost halves with {} marks, which say nothing of others.",
+    "unknown": "At risk: {} halves that may have lost their marks. Choose with --unknown-are.",
+    "foreign": "At risk: {} marks of other halves. The rebuild refuses that.",
+}
+"""What the text says of a rebuild's counts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -16,46 +16,38 @@ from checkback.commands.shared.errors import (
     asks_for_json,
     explained,
 )
-from checkback.commands.shared.output import CommandOutput, Frame
+from checkback.commands.shared.output import CommandOutput
 from checkback.commands.version import version_text
 from checkback.protocol.errors import CheckbackError
 
 
-class Noun(NamedTuple):
-    """One command of the top level."""
-
-    module: str
-    summary: str
-
-
-NOUNS: Final[dict[str, Noun]] = {
-    "acl": Noun(
-        "checkback.commands.acl", "Explain access control, check its rules, print Kafka's grants."
-    ),
-    "broker": Noun("checkback.commands.broker", "Run a local Kafka broker."),
-    "checkpoint": Noun("checkback.commands.checkpoint", "Inspect, verify or rebuild a checkpoint."),
-    "config": Noun("checkback.commands.config", "Show the settings in effect."),
-    "demo": Noun("checkback.commands.demo", "Run all of Checkback on real input, and audit it."),
-    "console": Noun("checkback.commands.console", "Show and decide transactions in a browser."),
-    "deploy": Noun("checkback.commands.deploy", "Pack what a cluster needs; write alert rules."),
-    "discarded": Noun("checkback.commands.discarded", "List, show and resume discarded messages."),
-    "docs": Noun("checkback.commands.docs", "Show the documents of this version."),
-    "doctor": Noun("checkback.commands.doctor", "Check everything that the pipeline needs."),
-    "jars": Noun("checkback.commands.jars", "Fetch the jars of Spark and Kafka."),
-    "ledger": Noun("checkback.commands.ledger", "Maintain the Delta table of the ledger."),
-    "pending": Noun("checkback.commands.pending", "List what waits for a verdict."),
-    "refused": Noun("checkback.commands.refused", "List refused records, and send finals again."),
-    "relay": Noun("checkback.commands.relay", "End clean, young transactions at once."),
-    "run": Noun("checkback.commands.run", "Run the transaction checker."),
-    "topics": Noun("checkback.commands.topics", "Create and compare the topics."),
-    "tx": Noun("checkback.commands.tx", "Look at one transaction, and decide it by hand."),
+NOUNS: Final[Mapping[str, str]] = {
+    "acl": "Explain access control, check its rules, print Kafka's grants.",
+    "broker": "Run a local Kafka broker.",
+    "checkpoint": "Inspect, verify or rebuild a checkpoint.",
+    "config": "Show the settings in effect.",
+    "demo": "Run all of Checkback on real input, and audit it.",
+    "console": "Show and decide transactions in a browser.",
+    "deploy": "Pack what a cluster needs; write alert rules.",
+    "discarded": "List, show and resume discarded messages.",
+    "docs": "Show the documents of this version.",
+    "doctor": "Check everything that the pipeline needs.",
+    "jars": "Fetch the jars of Spark and Kafka.",
+    "ledger": "Maintain the Delta table of the ledger.",
+    "pending": "List what waits for a verdict.",
+    "refused": "List refused records, and send finals again.",
+    "relay": "End clean, young transactions at once.",
+    "run": "Run the transaction checker.",
+    "topics": "Create and compare the topics.",
+    "tx": "Look at one transaction, and decide it by hand.",
 }
+"""The commands of the top level, each with its summary; a module of this name has it."""
 
 
 class LazyGroup(click.Group):
     """The top level; it imports a noun's module when the noun is run."""
 
-    def __init__(self, nouns: Mapping[str, Noun]) -> None:
+    def __init__(self, nouns: Mapping[str, str]) -> None:
         super().__init__(
             "checkback",
             help="Transactional messages on Kafka topics, with Spark as the transaction checker.",
@@ -72,10 +64,9 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the noun's command, None if there is no such noun."""
-        noun = self._nouns.get(cmd_name)
-        if noun is None:
+        if cmd_name not in self._nouns:
             return None
-        command: click.Command = import_module(noun.module).command
+        command: click.Command = import_module(f"checkback.commands.{cmd_name}").command
         return command
 
     def format_commands(
@@ -85,27 +76,27 @@ class LazyGroup(click.Group):
     ) -> None:
         """Write the nouns with their summaries, without importing one."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._nouns[name].summary) for name in sorted(self._nouns)])
+            formatter.write_dl(sorted(self._nouns.items()))
 
 
 def execute(command: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, print its error if it raises one, and return the exit code."""
-    frame = Frame(CommandOutput(as_json=asks_for_json(arguments)))
+    output = CommandOutput(as_json=asks_for_json(arguments))
     # What a client logs is not a command's output: its errors are printed once, as ours. A command
     # that sets up logging still receives the log records.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
-        result = command.main(list(arguments), "checkback", standalone_mode=False, obj=frame)
+        result = command.main(list(arguments), "checkback", standalone_mode=False, obj=output)
     except CheckbackError as error:
-        frame.output.error(error)
+        output.error(error)
         return error.exit_code
     except click.ClickException as error:
-        frame.output.usage_error(error)
+        output.usage_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _unexpected(frame.output, error)
+        return _unexpected(output, error)
     return result if isinstance(result, int) else EXIT_OK
 
 

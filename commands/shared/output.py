@@ -10,7 +10,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 
 import click
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from checkback.operations.topics.scanner import Advance
 
 GAP: Final = "  "
-
-
 KEPT: Final = "\n\t"
 
 P = ParamSpec("P")
@@ -34,7 +32,7 @@ Facts = TypeVar("Facts")
 
 @dataclass
 class CommandOutput:
-    """Prints a command's result."""
+    """Prints a command's result; click's ``obj``, so that errors are printed in the same form."""
 
     as_json: bool = False
 
@@ -96,19 +94,12 @@ class CommandOutput:
             click.echo("checkback: a defect of Checkback; please report these lines.", err=True)
 
 
-@dataclass
-class Frame:
-    """One run of the command line, click's ``obj``."""
-
-    output: CommandOutput = field(default_factory=CommandOutput)
-
-
 def output_option(function: Callable[P, R]) -> Callable[P, R]:
     """Add ``--output text|json`` to a command and pass it a CommandOutput as ``output``."""
 
     def chosen(ctx: click.Context, _: click.Parameter, value: str) -> CommandOutput:
-        output = CommandOutput(as_json=value == "json")
-        ctx.ensure_object(Frame).output = output
+        output = ctx.ensure_object(CommandOutput)
+        output.as_json = value == "json"
         return output
 
     option = click.option(

@@ -67,7 +67,7 @@ def test_nouns_that_need_no_spark_do_not_import_it() -> None:
         "import sys, importlib; print([name for name in sys.argv[1:]"
         " if importlib.import_module(name) and 'pyspark' in sys.modules])"
     )
-    modules = [NOUNS[noun].module for noun in nouns]
+    modules = [f"checkback.commands.{noun}" for noun in nouns]
     found = subprocess.check_output([sys.executable, "-c", program, *modules], text=True)
 
     assert found.strip() == "[]", "the first of them imports Spark"

@@ -32,8 +32,8 @@ TOLD_ONCE = {"--output", "--config", "--help"}
 
 def existing() -> set[str]:
     found = set()
-    for noun, one in NOUNS.items():
-        command = import_module(one.module).command
+    for noun in NOUNS:
+        command = import_module(f"checkback.commands.{noun}").command
         verbs = command.commands if isinstance(command, click.Group) else None
         found |= {f"{noun} {verb}" for verb in verbs} if verbs else {noun}
     return found

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.commands.config import command as config_command
-from checkback.commands.shared.output import Frame
+from checkback.commands.shared.output import CommandOutput
 from checkback.commands.shared.settings import every_setting_options, settings_options
 from checkback.deploy.settings import load_settings, load_with_sources, read_environment
 from checkback.protocol.configuration import MASK, Settings
@@ -47,7 +47,7 @@ def config(tmp_path: Path) -> Path:
 
 def show(*arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
     ran = CliRunner().invoke(
-        config_command, ["show", "--output", "json", *arguments], env=environment, obj=Frame()
+        config_command, ["show", "--output", "json", *arguments], env=environment, obj=CommandOutput()
     )
     assert ran.exception is None, ran.exception
     shown: dict[str, dict[str, Any]] = json.loads(ran.stdout)["settings"]
@@ -249,7 +249,7 @@ def test_without_a_port_of_its_own_an_endpoint_is_for_this_machine_alone(
 
 
 def test_a_flag_of_a_family_must_be_a_pair() -> None:
-    ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=Frame())
+    ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=CommandOutput())
 
     assert isinstance(ran.exception, ConfigurationError)
     assert "--kafka takes KEY=VALUE" in str(ran.exception)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import checkback
 from checkback.commands.deploy import command
-from checkback.commands.shared.output import Frame
+from checkback.commands.shared.output import CommandOutput
 from checkback.deploy import jars, pack
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
@@ -92,7 +92,7 @@ def test_a_pack_has_the_package_the_jars_and_a_program(
     )
     assert ran.stdout.startswith("checkback "), ran.stderr
     told = CliRunner().invoke(
-        command, ["pack", str(tmp_path / "told"), "--s3", "--output", "json"], obj=Frame()
+        command, ["pack", str(tmp_path / "told"), "--s3", "--output", "json"], obj=CommandOutput()
     )
     assert json.loads(told.output)["options"][0::2][:2] == ["--py-files", "--jars"]
     with pytest.raises(PrerequisiteError, match="can't be written"):
