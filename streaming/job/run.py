@@ -420,13 +420,14 @@ class Job:
         # A group is asked once a minute; the warning stays until a member answers.
         asked = self.progress.take_asked_groups() | self._silent
         silent, stalls, short = self._looked_at_brokers(asked)
-        answer = self._stalls is None or self._stalls.brokers_answer
-        now_ms = self.now_ms()
-        line = self.progress.line(now_ms, batch_ms, silent, stalls, short, brokers_answer=answer)
         age_s = self._observed.batch_age_s
         writing_ms = self.progress.writing_ms(time.monotonic())
         line = replace(
-            line,
+            self.progress.line(self.now_ms(), batch_ms),
+            groups_without_members=silent,
+            stalls=stalls,
+            brokers_answer=self._stalls is None or self._stalls.brokers_answer,
+            short_topics=short,
             unread=[] if self._stalls is None else self._stalls.unread,
             batch_age_ms=None if age_s is None else int(age_s * 1_000),
             writing_ms=writing_ms,

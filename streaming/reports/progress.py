@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from threading import Lock
 from typing import Final
@@ -15,7 +15,7 @@ from checkback.protocol.durations import duration_text
 from checkback.sinks.kafka.read.list_offsets import Place
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.kafka.transaction.producer import ANSWER_MS_MAX
-from checkback.sinks.report import BatchReport, PageStatus
+from checkback.sinks.report import BatchReport, PageStatus, summed
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.unread import Unread
 
@@ -126,10 +126,10 @@ class ProgressLine:
     oldest_pending_ms: int | None
     check_backlog: int
     undelivered_groups: dict[str, int]
-    groups_without_members: list[str]
     refused: dict[str, int]
+    refused_groups: dict[str, int]
+    groups_without_members: list[str] = field(default_factory=list)
     stalls: list[Stall] = field(default_factory=list)
-    refused_groups: dict[str, int] = field(default_factory=dict)
     brokers_answer: bool = True
     short_topics: list[ShortTopic] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
@@ -156,10 +156,8 @@ class Progress:
     totals: Counter[str] = field(default_factory=Counter)
     read: dict[Place, int] = field(default_factory=dict)
     """By partition, up to where written batches have read it, this job's or those before."""
-    _since: Counter[str] = field(default_factory=Counter)
-    _undelivered: Counter[str] = field(default_factory=Counter)
-    _refused: Counter[str] = field(default_factory=Counter)
-    _refused_groups: Counter[str] = field(default_factory=Counter)
+    _since: BatchReport = field(default_factory=lambda: BatchReport(-1))
+    """The batches since the last line as one, without their pages."""
     _asked: set[str] = field(default_factory=set)
     _is_complete: bool = False
     _batches: int = 0
@@ -185,12 +183,9 @@ class Progress:
             self.read = {**self.read, **read}
             self._batch_id, self._begun_s = batch_id, None
             self._batches += 1
-            self._since.update(report.counts)
+            self._since = summed([self._since, replace(report, pages=[])])
             self.totals.update(report.counts)
             self.index.update(report.pages)
-            self._undelivered.update(report.undelivered_groups)
-            self._refused.update(report.refused)
-            self._refused_groups.update(report.refused_groups)
             self._asked.update(report.asked_groups)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
@@ -220,48 +215,27 @@ class Progress:
         """The last batch that was written, None before the first."""
         return self._batch_id
 
-    def line(
-        self,
-        now_ms: int,
-        batch_ms: int | None,
-        groups_without_members: Sequence[str] = (),
-        stalls: Sequence[Stall] = (),
-        short_topics: Sequence[ShortTopic] = (),
-        *,
-        brokers_answer: bool = True,
-    ) -> ProgressLine:
-        """Return the present line and begin the next one."""
+    def line(self, now_ms: int, batch_ms: int | None) -> ProgressLine:
+        """Return what batches bring to the present line, and begin the next one."""
         with self._lock:
             elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
-            counts = dict(self._since)
-            undelivered = dict(self._undelivered.most_common(GROUPS_TOLD_MAX))
-            refused = dict(self._refused)
-            groups = dict(self._refused_groups.most_common(GROUPS_SHOWN_MAX))
-            batches, oldest_ms = self._batches, self.index.oldest_ms
-            self._since.clear()
-            self._undelivered.clear()
-            self._refused.clear()
-            self._refused_groups.clear()
-            self._batches = 0
-            self._line_ms = now_ms
-            events = sum(counts.get(name, 0) for name in RECORD_KINDS)
+            since, self._since = self._since, BatchReport(-1)
+            batches, self._batches = self._batches, 0
+            self._line_ms, oldest_ms = now_ms, self.index.oldest_ms
+            events = sum(since.counts[name] for name in RECORD_KINDS)
             return ProgressLine(
                 now_ms,
                 self._batch_id,
                 batches,
                 batch_ms,
                 events / elapsed_s if elapsed_s > 0.01 else 0.0,
-                counts,
+                dict(since.counts),
                 self.index.pending,
                 None if oldest_ms is None else max(0, now_ms - oldest_ms),
                 self.index.overdue,
-                undelivered,
-                list(groups_without_members),
-                refused,
-                list(stalls),
-                groups,
-                brokers_answer,
-                list(short_topics),
+                dict(since.undelivered_groups.most_common(GROUPS_TOLD_MAX)),
+                dict(since.refused),
+                dict(since.refused_groups.most_common(GROUPS_SHOWN_MAX)),
             )
 
     def figure(self, of: Callable[[PendingIndex], float]) -> float:

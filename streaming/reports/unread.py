@@ -6,7 +6,7 @@ last batch. So the driver's loop compares what was read with where the topics en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,8 +58,17 @@ class UnreadHistory:
         known = {place: end for place, end in ends.items() if place in read}
         for place, end in known.items():
             self._note(place, read[place], end, now_s)
-        topics = dict.fromkeys(topic for topic, _ in sorted(known))
-        return [_of_topic(topic, self._of(topic, known, read, now_s)) for topic in topics]
+        found: dict[str, Unread] = {}
+        for place, end in sorted(known.items()):
+            topic, had = place[0], found.get(place[0], Unread(place[0], 0))
+            since_s = self._seen[place][0][1] if self._seen[place] else now_s
+            found[topic] = Unread(
+                topic,
+                had.records + max(0, end - read[place]),
+                max(had.oldest_s, now_s - since_s),
+                max(had.still_s, now_s - max(since_s, self._moved[place][1])),
+            )
+        return list(found.values())
 
     def _note(self, place: Place, at: int, end: int, now_s: float) -> None:
         if self._moved.get(place, (-1, 0.0))[0] != at:
@@ -70,24 +79,3 @@ class UnreadHistory:
         if len(seen) > ENDS_KEPT_MAX:
             del seen[1:-1:2]
         self._seen[place] = seen
-
-    def _of(
-        self, topic: str, ends: Mapping[Place, int], read: Mapping[Place, int], now_s: float
-    ) -> list[Unread]:
-        found = []
-        for place in (place for place in ends if place[0] == topic):
-            since_s = self._seen[place][0][1] if self._seen[place] else now_s
-            still_s = now_s - max(since_s, self._moved[place][1])
-            left = max(0, ends[place] - read[place])
-            found.append(Unread(topic, left, now_s - since_s, still_s))
-        return found
-
-
-def _of_topic(topic: str, parts: Iterable[Unread]) -> Unread:
-    parts = list(parts)
-    return Unread(
-        topic,
-        sum(part.records for part in parts),
-        max(part.oldest_s for part in parts),
-        max(part.still_s for part in parts),
-    )

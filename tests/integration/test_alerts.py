@@ -64,7 +64,8 @@ class ReportingJob:
         silent = ["g"] if "CheckbackNoLiveMember" in faults else []
         stall = Stall(self.settings.topics.half, 0, 7, 90, 90.0)
         stalls = [stall] if "CheckbackPartitionStalled" in faults else []
-        line = self.progress.line(now_ms(), 10, silent, stalls)
+        line = self.progress.line(now_ms(), 10)
+        line = replace(line, groups_without_members=silent, stalls=stalls)
         self.seen.line_told(self.progress.take_asked_groups(), line)
         self.seen.access_looked("line 3" if "CheckbackAccessRulesBroken" in faults else "")
 

@@ -77,7 +77,7 @@ def test_the_backlog_of_checks_counts_pages_that_sleep_until_their_turn() -> Non
 
 def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() -> None:
     names = [f"orders-service-of-team-{number}-in-production" for number in range(6)]
-    loud = Progress().line(2_000, 410, names)
+    loud = replace(Progress().line(2_000, 410), groups_without_members=names)
 
     lines = progress_text(loud, 80).splitlines()
 
@@ -93,8 +93,9 @@ def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() 
 @pytest.mark.parametrize("width", [0, 1, 10, 40])
 def test_a_name_wider_than_the_terminal_stays_whole(width: int) -> None:
     name = "x" * 60
+    line = replace(Progress().line(0, None), groups_without_members=[name])
 
-    assert name in progress_text(Progress().line(0, None, [name]), width)
+    assert name in progress_text(line, width)
 
 
 def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
@@ -167,7 +168,7 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
 
 def test_a_line_names_the_topics_whose_replicas_a_batch_waits_for() -> None:
     short = [ShortTopic(f"t{number:02}", "partition 0 has no leader") for number in range(12)]
-    waiting = Progress().line(0, None, (), (), short)
+    waiting = replace(Progress().line(0, None), short_topics=short)
     text = progress_text(waiting, 200)
 
     assert (

@@ -59,7 +59,7 @@ def test_a_line_says_while_the_brokers_do_not_answer(monkeypatch: pytest.MonkeyP
 
 def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     stall = Stall("half", 0, 5, 7, 15, 42, "batch-loader")
-    line = Progress().line(0, None, (), [stall])
+    line = replace(Progress().line(0, None), stalls=[stall])
     text = progress_text(line, width=200)
 
     assert "half-0 has stood still at offset 5 for 15s: producer 42 (batch-loader)" in text
