@@ -98,15 +98,11 @@ def _files_below(folder: Path, start: str) -> Iterator[tuple[str, int]]:
     for one in found:
         if one.is_dir():
             yield from _files_below(folder / one.name, f"{start}{one.name}/")
-        elif not _is_hidden_by_hadoop(one.name):
+        elif not (one.name.startswith(".") and one.name.endswith(".crc")):  # as Hadoop does
             try:
                 yield f"{start}{one.name}", one.stat().st_size
             except FileNotFoundError:
                 continue
-
-
-def _is_hidden_by_hadoop(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".crc")
 
 
 def _modified_ms(entry: os.DirEntry[str]) -> int | None:

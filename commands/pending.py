@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from checkback.commands.shared.options import DurationType
+from checkback.commands.shared.options import DurationType, ago_ms
 from checkback.commands.shared.output import CommandOutput, list_text, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.operations.transactions.timestamps import now_ms
@@ -38,8 +38,7 @@ def command(
     from checkback.streaming.start.preflight import require_settings
 
     require_settings(settings)
-    until_ms = None if older_than is None else now_ms() - older_than
-    found = oldest_transactions(settings, limit, stored_until_ms=until_ms, group=group)
+    found = oldest_transactions(settings, limit, stored_until_ms=ago_ms(older_than), group=group)
     now = now_ms()
     rows = [transaction.as_data(now) for transaction in found]
     cells = [_cells(row, now) for row in rows]

@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.shared.options import DurationType, open_finder, operator_option, yes_option
+from checkback.commands.shared.options import (
+    DurationType,
+    ago_ms,
+    open_finder,
+    operator_option,
+    yes_option,
+)
 from checkback.commands.shared.output import CommandOutput, output_option, table_text
 from checkback.commands.shared.settings import settings_options
 from checkback.metrics.printable import printable
@@ -47,7 +53,7 @@ def show(
     half topic from its beginning, or from --newer-than ago. It finds a position at once.
     """
     with open_finder(settings) as finder:
-        found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
+        found = finder.find(transaction, stored_from_ms=ago_ms(newer_than))
     output.show(
         {"transactions": [one.as_data() for one in found]},
         "\n\n".join(history_text(one) for one in found),
@@ -96,7 +102,7 @@ def resolve(
     with open_finder(settings) as finder:
         done = decide(
             finder, settings, transaction, verdict, facts,
-            wait_s=wait_s if is_certain else None, stored_from_ms=_from_ms(newer_than),
+            wait_s=wait_s if is_certain else None, stored_from_ms=ago_ms(newer_than),
         )  # fmt: skip
     # After the search: on a terminal its progress bar stands where the text goes.
     if done.op is None:
@@ -104,10 +110,6 @@ def resolve(
     if done.outcome is None:
         return _tell_plan(output, done.op, verdict)
     return _tell_outcome(output, done.op, verdict, done.outcome)
-
-
-def _from_ms(newer_than: int | None) -> int | None:
-    return None if newer_than is None else now_ms() - newer_than
 
 
 def _what_is_missing(operator: str, *, has_verdict: bool) -> str:

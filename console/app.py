@@ -79,7 +79,7 @@ def new_application(
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for router in (pages.router, pages.parts, acting_pages.router):
         app.include_router(router)
-    app.add_api_route("/healthz", _alive, methods=["GET"])
+    app.add_api_route("/healthz", lambda: JSONResponse({"alive": True}), methods=["GET"])
     handlers: dict[type[Exception], Callable[..., Response]] = {
         SignInNeededError: _ask_to_sign_in,
         CheckbackError: _our_error,
@@ -90,10 +90,6 @@ def new_application(
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
     return app
-
-
-def _alive() -> JSONResponse:
-    return JSONResponse({"alive": True})
 
 
 def _ask_to_sign_in(request: Request, _: SignInNeededError) -> Response:

@@ -136,12 +136,9 @@ def _seen(record: Message) -> SeenRecord:
 def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:
     """Count the ops that answer a check, by order id. An op names its half by transaction id."""
     orders = {_header(half, names.UNIQ_KEY): _key(half) for half in halves}
-    transactions = (_header(op, names.UNIQ_KEY) for op in ops if _answers_check(op))
+    answers = (op for op in ops if _header(op, names.FROM_TRANSACTION_CHECK) == "true")
+    transactions = (_header(op, names.UNIQ_KEY) for op in answers)
     return Counter(orders[transaction] for transaction in transactions if transaction in orders)
-
-
-def _answers_check(op: Message) -> bool:
-    return _header(op, names.FROM_TRANSACTION_CHECK) == "true"
 
 
 def _header(record: Message, name: str) -> str:

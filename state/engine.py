@@ -29,11 +29,7 @@ from checkback.state.steps.checks import ask_and_discard, next_deadline_ms, take
 from checkback.state.steps.halves import take_halves
 from checkback.state.steps.ops import expire_waiting_ops, refuse_waiting_too_early, take_ops
 from checkback.state.steps.shares import UNLIMITED
-from checkback.state.steps.verdict_retention import (
-    forget_verdicts,
-    next_forget_ms,
-    remember_verdicts,
-)
+from checkback.state.steps.verdict_retention import forget_verdicts, remember_verdicts
 
 ALL_READ: Final = 2**62
 NOTHING_READ: Final = -1
@@ -118,5 +114,5 @@ def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:
     if len(page.waiting):
         times.append(int(page.waiting.wait_until_ms.min()))
     if len(page.settled.forget_at_ms):
-        times.append(next_forget_ms(page.settled))
+        times.append(int(page.settled.forget_at_ms.min()))
     return min(times) if times else None

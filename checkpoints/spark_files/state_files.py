@@ -169,10 +169,6 @@ def _decompressed(stream: bytes) -> bytes:
                 return b"".join(parts)
             block, at = stream[at : at + stored], at + stored
             is_raw = token & _METHOD == _STORED_RAW
-            parts.append(block if is_raw else _lz4_block(codec, block, length))
+            parts.append(block if is_raw else codec.decompress(block, length, asbytes=True))
     except (struct.error, pa.ArrowException, OSError) as error:
         raise UnreadableFileError(f"a changelog is cut off: {error}") from error
-
-
-def _lz4_block(codec: pa.Codec, block: bytes, length: int) -> bytes:
-    return bytes(codec.decompress(block, decompressed_size=length, asbytes=True))

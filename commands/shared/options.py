@@ -91,7 +91,7 @@ def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Deco
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def chosen(*args: Any, group: str, topic: str, reason: str | None, **rest: Any) -> Any:
-            until_ms, from_ms = (_ago(rest.pop(age, None)) for age in ("older_than", "newer_than"))
+            until_ms, from_ms = (ago_ms(rest.pop(age, None)) for age in ("older_than", "newer_than"))
             code, name = reasons[reason] if reason else "", rest.get("name", "")
             wanted = RecordFilter(name, group, topic, code, until_ms, from_ms)
             return function(*args, wanted=wanted, **rest)
@@ -104,7 +104,8 @@ def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Deco
     return add
 
 
-def _ago(age_ms: int | None) -> int | None:
+def ago_ms(age_ms: int | None) -> int | None:
+    """Return the time that is so long ago, None for no age."""
     return None if age_ms is None else now_ms() - age_ms
 
 

@@ -67,7 +67,10 @@ class CommandOutput:
         if self.as_json:
             click.echo(error_document(error), err=True)
         else:
-            click.echo(_for_terminal(f"checkback: {_one_line(str(error))}"), err=True)
+            line = printable(f"checkback: {' '.join(str(error).split())}")
+            if sys.stderr.isatty():
+                line = _wrapped(line, shutil.get_terminal_size().columns)
+            click.echo(line, err=True)
 
     def usage_error(self, error: click.ClickException) -> None:
         """Print to standard error what is wrong with the command line."""
@@ -215,13 +218,3 @@ def _leave_without_reader() -> NoReturn:
     # The interpreter flushes once more at exit, which would raise the same error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_WITHOUT_READER)
-
-
-def _one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
-
-
-def _for_terminal(line: str) -> str:
-    if not sys.stderr.isatty():
-        return line
-    return _wrapped(line, shutil.get_terminal_size().columns)

@@ -6,7 +6,7 @@ is, so a busy real topic is read only for committed transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -91,7 +91,9 @@ class TransactionFinder:
             events += self._checks(at, half, from_ms)
         verdicts = {event.facts["verdict"] for event in events if event.kind == "mark"}
         if half is not None and "commit" in verdicts:
-            events += self._final(at, half, was_refused=_refused_final(events, self.topics.half))
+            half_topic = self.topics.half
+            refused = any(one.facts.get("origin_topic") == half_topic for one in events)
+            events += self._final(at, half, was_refused=refused)
         if "discard" in verdicts:
             events += self._discarded(at, None if half is None else half.time_ms)
         return assemble(at, half, events)
@@ -189,10 +191,6 @@ class TransactionFinder:
         notes = [record for record in found if record.text(names.RESUME.source) in places]
         notes = [record for record in notes if record.text(names.RESUME.target)]
         return [discarded_event(record) for record in [*own, *notes]]
-
-
-def _refused_final(events: Iterable[HistoryEvent], half_topic: str) -> bool:
-    return any(one.facts.get("origin_topic") == half_topic for one in events)
 
 
 def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> FoundRecord | None:

@@ -126,7 +126,8 @@ class BatchOutputs:
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
                 origin = RecordOrigin(self._names.op, lookup.partition, offset)
-                yield self._flush_before(self._of_op(op, origin, detail))
+                refusal = Refusal(RefusedReason(detail))
+                yield self._flush_before(self._refused(op, origin, refusal))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
@@ -189,9 +190,6 @@ class BatchOutputs:
         if why is not None:
             self.report.discarded[why] += 1
         return made
-
-    def _of_op(self, op: SourceRecord | None, origin: RecordOrigin, reason: int) -> SinkRecord:
-        return self._refused(op, origin, Refusal(RefusedReason(reason)))
 
     def _made(
         self,

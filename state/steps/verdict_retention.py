@@ -55,8 +55,3 @@ def forget_verdicts(builder: PageBuilder) -> None:
 
 def _verdicts(builder: PageBuilder) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     return np.where(builder.phase == Phase.PENDING, np.uint8(0), builder.phase)
-
-
-def next_forget_ms(settled: SettledOffsets) -> int:
-    """Return when the page has to forget verdicts next."""
-    return int(settled.forget_at_ms.min())

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException
@@ -197,7 +198,7 @@ def named(admin: Any, stalls: list[Stall]) -> list[Stall]:
     ]
     known = sorted({*holders} - {UNKNOWN})
     listed = admin.list_transactions(producer_id_filters=known) if known else {}
-    ids = {one.producer_id: one.transactional_id for one in _flat(listed)}
+    ids = {one.producer_id: one.transactional_id for one in chain(*listed.values())}
     return [
         replace(one, producer_id=holder, transactional_id=ids.get(holder, "")[:ID_CHARACTERS_MAX])
         for one, holder in zip(stalls, holders, strict=True)
@@ -212,7 +213,3 @@ def _holder(producers: Iterable[Any], offset: int) -> int:
         if one.current_transaction_start_offset >= 0
     ]
     return min(opened)[1] if opened and min(opened)[0] <= offset else UNKNOWN
-
-
-def _flat(listed: Any) -> list[Any]:
-    return [one for of_broker in listed.values() for one in of_broker]
