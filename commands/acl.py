@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,7 +143,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
             raise  # it can't be read
         found: dict[str, Any] = error.fields
     else:
-        found = {"mistakes": [], "warnings": [warning.as_data() for warning in access.warnings]}
+        found = {"mistakes": [], "warnings": [asdict(warning) for warning in access.warnings]}
         found["accounts"] = list(access.accounts)
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]

@@ -28,14 +28,6 @@ of a core, one through Hadoop starts a JVM."""
 
 
 @dataclass(frozen=True, slots=True)
-class PendingFilter:
-    """Chooses pending transactions; an empty field chooses all."""
-
-    group: str = ""
-    stored_until_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PendingPage:
     """A page of pending transactions.
 
@@ -92,8 +84,13 @@ class PendingView:
                 self._next_s = ended_s + PAUSE_RATIO * (ended_s - began_s)
             return self._reading
 
-    def page(self, chosen: PendingFilter, sort: str, first: int, most: int) -> PendingPage:
+    def page(
+        self, sort: str, first: int, most: int, group: str = "", stored_until_ms: int | None = None
+    ) -> PendingPage:
         """Return a page of what is pending; ids, groups and topics come from the half topic.
+
+        Args:
+            group: choose only halves of this group; of all, if it is empty.
 
         Raises:
             UsageError: there is no such order or page.
@@ -103,11 +100,7 @@ class PendingView:
             raise UsageError("There is no such order or page.")
         reading = self.refresh()
         halves, total = reading.table.page(
-            sort,
-            first,
-            most,
-            group=chosen.group or None,
-            stored_until_ms=chosen.stored_until_ms,
+            sort, first, most, group=group or None, stored_until_ms=stored_until_ms
         )
         return PendingPage(self._rows(halves, reading.notes), total, reading.batch)
 
@@ -130,18 +123,14 @@ class PendingView:
         if not halves:
             return []
         with closing(self.open_reader(self.settings)) as reader:
-            found = {(one.half.partition, one.half.offset): one for one in look_up(reader, halves)}
+            found = look_up(reader, halves)
         return [
             {
-                "transaction_id": found[half.partition, half.offset].transaction_id,
-                "producer_group": found[half.partition, half.offset].group,
-                "real_topic": found[half.partition, half.offset].real_topic,
-                "at": f"{half.partition}:{half.offset}",
-                "store_ms": half.store_time_ms,
-                "check_times": half.check_times,
-                "asked_ms": asked_ms(notes, half.deadline_ms) if half.check_times else None,
+                **one.as_data(0),
+                "at": f"{one.half.partition}:{one.half.offset}",
+                "asked_ms": asked_ms(notes, one.half.deadline_ms) if one.half.check_times else None,
             }
-            for half in halves
+            for one in found
         ]
 
 

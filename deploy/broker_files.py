@@ -211,12 +211,6 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-    if escaped.startswith(" "):
-        escaped = f"\\{escaped}"
-    return "".join(one if one.isascii() else _utf16_escapes(one) for one in escaped)
-
-
-def _utf16_escapes(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    """Return a value as Java reads it: by the escapes that JSON has, too."""
+    escaped = json.dumps(value)[1:-1]
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

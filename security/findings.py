@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
@@ -20,10 +20,6 @@ class Finding:
     line: int
     says: str
     remedy: str
-
-    def as_data(self) -> dict[str, object]:
-        """Return it for JSON."""
-        return {"line": self.line, "says": self.says, "remedy": self.remedy}
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.says} {self.remedy}"
@@ -69,6 +65,6 @@ class Findings:
             f"{source} has {noun}: {named}{rest}",
             remedy=f"`checkback acl lint {source}` lists them one by one.",
             source=source,
-            mistakes=[one.as_data() for one in found],
-            warnings=[one.as_data() for one in sorted(self.warnings)],
+            mistakes=[asdict(one) for one in found],
+            warnings=[asdict(one) for one in sorted(self.warnings)],
         )

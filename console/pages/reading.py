@@ -14,7 +14,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.checkpoints.pending.pending_halves import SORTS
 from checkback.console.context import Reader, console_of, page, part
-from checkback.console.pending_view import PendingFilter
 from checkback.console.words import half_properties, timeline, waiting
 from checkback.operations.parked.discarded import REASONS
 from checkback.operations.parked.filter import RecordFilter
@@ -94,9 +93,9 @@ def pending_part(
     """Show a page of pending transactions."""
     console = console_of(request)
     require_page(older_than, sort, number)
-    wanted = PendingFilter(group, stored_until_ms(older_than, console.now_ms()))
+    until_ms = stored_until_ms(older_than, console.now_ms())
     first = (number - 1) * PAGE_ROWS
-    found = console.pending.page(wanted, sort, first, PAGE_ROWS)
+    found = console.pending.page(sort, first, PAGE_ROWS, group, until_ms)
     chosen = {"group": group, "older_than": older_than, "sort": sort}
     return part(
         request, visitor, "pending.html", found=found, number=number, first=first,

@@ -100,7 +100,7 @@ def half_reader(settings: Settings) -> RecordReader:
 
 
 def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:
-    """Return the transactions of pending halves, oldest first."""
+    """Return the transactions of pending halves, in the same order."""
     transactions = []
     left = iter(halves)
     while part := list(islice(left, RECORDS_AT_ONCE)):
@@ -110,7 +110,7 @@ def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[Pending
             headers = _headers(found[at])
             shown = [names.text_value(headers, one) or "" for one in _SHOWN]
             transactions.append(PendingTransaction(half, *shown))
-    return sorted(transactions, key=lambda one: (one.half.store_time_ms, one.half.partition))
+    return transactions
 
 
 def groups_pending(

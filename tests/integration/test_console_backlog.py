@@ -16,7 +16,7 @@ from tests.unit.console.console_stage import NOW_MS
 
 from checkback.checkpoints.pending.pending_halves import SORTS, PendingTable, group_tag
 from checkback.checkpoints.spark_files.state_rows import StoredPage
-from checkback.console.pending_view import PendingFilter, PendingView, Reading
+from checkback.console.pending_view import PendingView, Reading
 from checkback.protocol.configuration import Settings
 from checkback.state import Page
 from checkback.state.page.page import PendingHalves
@@ -27,11 +27,9 @@ GROUPS = 50
 PAGE_ROWS = 50
 PAGE_S_MAX = 0.5
 TRIES = 3
-FILTERS = (
-    PendingFilter(),
-    PendingFilter(group="group-7"),
-    PendingFilter(stored_until_ms=NOW_MS - ROWS // 2),
-)
+Chosen = tuple[str, int | None]
+"""A group and until when halves were stored."""
+FILTERS: tuple[Chosen, ...] = (("", None), ("group-7", None), ("", NOW_MS - ROWS // 2))
 
 
 def stored(page: int) -> StoredPage:
@@ -61,7 +59,7 @@ class HalfTopic:
         pass
 
 
-def page_s(view: PendingView, chosen: PendingFilter, sort: str, first: int) -> float:
+def page_s(view: PendingView, chosen: Chosen, sort: str, first: int) -> float:
     """Return the processor time of a page and of the groups beside it, at best.
 
     Of all threads: without other work on the machine a visitor waits no longer than that.
@@ -69,7 +67,7 @@ def page_s(view: PendingView, chosen: PendingFilter, sort: str, first: int) -> f
     took = []
     for _ in range(TRIES):
         began_s = time.process_time()
-        view.page(chosen, sort, first, PAGE_ROWS)
+        view.page(sort, first, PAGE_ROWS, *chosen)
         view.groups()
         took.append(time.process_time() - began_s)
     return min(took)
@@ -80,12 +78,12 @@ def test_any_page_of_a_million_pending_transactions_takes_half_a_second() -> Non
     table = PendingTable.of(stored(page) for page in range(-(-ROWS // PAGE_SIZE)))
     reading = Reading(0, table, [])
     view = PendingView(Settings(), lambda *_: reading, lambda _: HalfTopic())
-    assert view.page(FILTERS[0], "age", 0, PAGE_ROWS).total == ROWS
+    assert view.page("age", 0, PAGE_ROWS).total == ROWS
     assert dict(view.groups())["group-7"].pending == ROWS // GROUPS
 
     slow = {}
     for chosen, sort in product(FILTERS, SORTS):
-        total = view.page(chosen, sort, 0, PAGE_ROWS).total
+        total = view.page(sort, 0, PAGE_ROWS, *chosen).total
         for first in (0, total // 2, total - PAGE_ROWS):
             took_s = page_s(view, chosen, sort, first)
             if took_s > PAGE_S_MAX:
