@@ -69,7 +69,7 @@ from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
 from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
-from checkback.streaming.start.topic_claim import ClaimWatch, claim_topics
+from checkback.streaming.start.topic_claim import TopicClaim
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
@@ -104,7 +104,7 @@ class Job:
     _is_over: bool = False
     _admin: AdminClient | None = None
     _epoch: EpochWatch | None = None
-    _claim: ClaimWatch | None = None
+    _claim: TopicClaim | None = None
     _ledger: DeltaLedger | None = None
     _stalls: StallWatch | None = None
     _idling: Idling | None = None
@@ -177,9 +177,9 @@ class Job:
         kept = KeptRecords(connection)
         kept.require(read, epochs, log_ends(self._group_admin(), read))
         half_id = facts.topics[self.settings.topics.half].topic_id
-        claim_topics(self.settings, connection, store, half_id)
         kept_ms = facts.marks_kept_ms
-        self._claim = ClaimWatch(self.settings, connection, store, half_id, kept_ms, self.now_ms)
+        self._claim = TopicClaim(self.settings, connection, store, half_id, kept_ms, self.now_ms)
+        self._claim.claim()
         found = sink_settings(self.settings, connection, store.make_query_id())
         if self._ledger is not None:
             planned = store.last_batch("offsets")

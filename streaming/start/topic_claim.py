@@ -86,33 +86,9 @@ class Claim:
             return None
 
 
-def claim_topics(
-    settings: Settings, connection: dict[str, Any], store: CheckpointStore, half_topic_id: str
-) -> None:
-    """Claim the topics for this checkpoint; one that ever planned a batch already has them.
-
-    Raises:
-        CheckpointError: another checkpoint has claimed them, perhaps after this one.
-        BrokerError: the settled topic can't be written or read.
-    """
-    held = _read(store)
-    if held.get("won") or store.last_batch("offsets") is not None:
-        _require_no_later(settings, connection, held)
-        return
-    own = _claim_of(settings, store, half_topic_id)
-    first = first_record(settings, connection)
-    if first is None:
-        _write(settings, connection, own)
-        first = first_record(settings, connection)
-    found = None if first is None else Claim.from_record(first)
-    if first is None or found is None or found.claim_id != own.claim_id:
-        raise claimed_by(settings, found)
-    mark_won(store, own.claim_id, first.offset())
-
-
 @dataclass(slots=True)
-class ClaimWatch:
-    """Repeats the claim while a job runs, and ends a job whose topics another one has claimed.
+class TopicClaim:
+    """A job's claim: made at its start, and repeated while it runs.
 
     Args:
         marks_kept_ms: the settled topic's retention; None where it is not known.
@@ -128,6 +104,27 @@ class ClaimWatch:
     _looked_ms: int = field(default=0, init=False)
     _wait_ms: int = field(default=0, init=False)
 
+    def claim(self) -> None:
+        """Claim the topics; a checkpoint that ever planned a batch already has them.
+
+        Raises:
+            CheckpointError: another checkpoint has claimed them, perhaps after this one.
+            BrokerError: the settled topic can't be written or read.
+        """
+        held = _read(self.store)
+        if held.get("won") or self.store.last_batch("offsets") is not None:
+            self._require_no_later(held)
+            return
+        own = self._own()
+        first = first_record(self.settings, self.connection)
+        if first is None:
+            self._write(own)
+            first = first_record(self.settings, self.connection)
+        found = None if first is None else Claim.from_record(first)
+        if first is None or found is None or found.claim_id != own.claim_id:
+            raise claimed_by(self.settings, found)
+        mark_won(self.store, own.claim_id, first.offset())
+
     def renew_if_due(self) -> None:
         """Repeat the claim if it is time; try again later where the brokers do not answer.
 
@@ -139,11 +136,44 @@ class ClaimWatch:
             return
         self._looked_ms, self._wait_ms = now_ms, RETRY_MS
         with suppress(BrokerError):
-            _require_no_later(self.settings, self.connection, _read(self.store), LOOK_S)
-            own = _claim_of(self.settings, self.store, self.half_topic_id)
-            stored = _write(self.settings, self.connection, own, LOOK_S)
-            mark_won(self.store, own.claim_id, stored.offset())
+            self._require_no_later(_read(self.store), LOOK_S)
+            own = self._own()
+            mark_won(self.store, own.claim_id, self._write(own, LOOK_S).offset())
             self._wait_ms = self._repeat_ms
+
+    def _own(self) -> Claim:
+        held = _read(self.store)
+        if not held.get("id"):
+            held = {**held, "id": str(uuid.uuid4()), "won": bool(held.get("won"))}
+            _keep(self.store, held)
+        settings = self.settings
+        return Claim(
+            str(held["id"]), settings.application_id, settings.checkpoint, self.half_topic_id
+        )
+
+    def _write(self, claim: Claim, timeout_s: float = TIMEOUT_S) -> Message:
+        safe, topic = {**self.connection, "enable.idempotence": True}, self.settings.topics.settled
+        headers = [(HEADER, claim.to_header())]
+        return produce_and_wait(
+            safe, topic, _no_marks(), key=CLAIM_KEY, headers=headers, timeout_s=timeout_s
+        )
+
+    def _require_no_later(self, held: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> None:
+        """Refuse a checkpoint whose last claim is gone, if another one's is there."""
+        offset = held.get("offset")
+        if offset is None:  # an earlier version, or a rebuild, left none to compare with
+            return
+        # A mark that is not committed yet would hide where the log ends.
+        whole = {**self.connection, "isolation.level": "read_uncommitted"}
+        with closing(_records(self.settings, whole, int(offset), timeout_s)) as records:
+            for found in map(Claim.from_record, records):
+                if found is not None and found.claim_id != held.get("id"):
+                    raise _refusal(
+                        f"The topics of the checkpoint {self.settings.checkpoint} were claimed by "
+                        f"{_name_of(found)} after {self.settings.topics.settled} had lost this "
+                        "one's claim: to go on would write every final twice.",
+                        found,
+                    )
 
     @property
     def _repeat_ms(self) -> int:
@@ -173,26 +203,21 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
         settings: the refused job's settings.
         found: the other checkpoint's claim, None if the settled topic no longer has it.
     """
-    return CheckpointError(
+    return _refusal(
         f"The checkpoint {settings.checkpoint} is new, but {settings.topics.settled} says that "
         f"these topics were already settled under {_name_of(found)}: a second one would write "
         "every final twice.",
+        found,
+    )
+
+
+def _refusal(says: str, found: Claim | None) -> CheckpointError:
+    return CheckpointError(
+        says,
         remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
         "`checkback docs recovering`.",
         claimed_by=None if found is None else found.checkpoint,
         application_id=None if found is None else found.application_id,
-    )
-
-
-def _claimed_since(settings: Settings, found: Claim) -> CheckpointError:
-    return CheckpointError(
-        f"The topics of the checkpoint {settings.checkpoint} were claimed by {_name_of(found)} "
-        f"after {settings.topics.settled} had lost this one's claim: to go on would write every "
-        "final twice.",
-        remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
-        "`checkback docs recovering`.",
-        claimed_by=found.checkpoint,
-        application_id=found.application_id,
     )
 
 
@@ -222,25 +247,6 @@ def claimed_half_topic(settings: Settings, connection: dict[str, Any]) -> str:
         return next((claim.half_topic_id for claim in claims if claim and claim.half_topic_id), "")
 
 
-def _require_no_later(
-    settings: Settings,
-    connection: dict[str, Any],
-    held: Mapping[str, Any],
-    timeout_s: float = TIMEOUT_S,
-) -> None:
-    """Refuse a checkpoint whose last claim is gone, if another one's is there."""
-    offset = held.get("offset")
-    if offset is None:  # an earlier version, or a rebuild, left none to compare with
-        return
-    # A mark that is not committed yet would hide where the log ends.
-    whole = {**connection, "isolation.level": "read_uncommitted"}
-    with closing(_records(settings, whole, int(offset), timeout_s)) as records:
-        for record in records:
-            found = Claim.from_record(record)
-            if found is not None and found.claim_id != held.get("id"):
-                raise _claimed_since(settings, found)
-
-
 def _records(
     settings: Settings,
     connection: dict[str, Any],
@@ -249,34 +255,22 @@ def _records(
 ) -> Generator[Message]:
     """Yield the records of the first partition; none if the one with that offset is there."""
     partition = TopicPartition(settings.topics.settled, 0)
-    consumer = Consumer(
-        {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
-    )
-    try:
-        look = partial(consumer.get_watermark_offsets, partition, timeout_s)
-        first, end = retry_transient(look, timeout_s)
-        if first == end or first <= gone < end:
-            return
-        consumer.assign([TopicPartition(partition.topic, 0, first)])
-        while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:
-            yield record
-    except KafkaException as error:
-        raise _not_possible(settings, cause_of(error).str()) from error
-    finally:
-        consumer.close()
-
-
-def _claim_of(settings: Settings, store: CheckpointStore, half_topic_id: str) -> Claim:
-    return Claim(_own_id(store), settings.application_id, settings.checkpoint, half_topic_id)
-
-
-def _own_id(store: CheckpointStore) -> str:
-    held = _read(store)
-    if held.get("id"):
-        return str(held["id"])
-    made = str(uuid.uuid4())
-    _keep(store, {**held, "id": made, "won": bool(held.get("won"))})
-    return made
+    reading = {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
+    with closing(Consumer(reading)) as consumer:
+        try:
+            look = partial(consumer.get_watermark_offsets, partition, timeout_s)
+            first, end = retry_transient(look, timeout_s)
+            if first == end or first <= gone < end:
+                return
+            consumer.assign([TopicPartition(partition.topic, 0, first)])
+            while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:
+                yield record
+        except KafkaException as error:
+            raise BrokerError(
+                f"{partition.topic} can't be claimed: {cause_of(error).str()}.",
+                remedy="Check the brokers, and the pipeline's rights with `checkback doctor`.",
+                topic=partition.topic,
+            ) from error
 
 
 def _keep(store: CheckpointStore, held: Mapping[str, Any]) -> None:
@@ -294,16 +288,6 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
         ) from error
 
 
-def _write(
-    settings: Settings, connection: dict[str, Any], claim: Claim, timeout_s: float = TIMEOUT_S
-) -> Message:
-    safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
-    topic = settings.topics.settled
-    return produce_and_wait(
-        safe, topic, _no_marks(), key=CLAIM_KEY, headers=headers, timeout_s=timeout_s
-    )
-
-
 def _no_marks() -> bytes:
     none = np.zeros(0, np.int64)
     empty = Outcome(
@@ -319,11 +303,3 @@ def _no_marks() -> bytes:
         oldest_ms=-1,
     )
     return pack_settled(empty, NO_BATCH)
-
-
-def _not_possible(settings: Settings, why: str) -> BrokerError:
-    return BrokerError(
-        f"{settings.topics.settled} can't be claimed: {why}.",
-        remedy="Check the brokers, and the pipeline's rights with `checkback doctor`.",
-        topic=settings.topics.settled,
-    )

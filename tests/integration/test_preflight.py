@@ -29,7 +29,7 @@ from checkback.streaming.start.preflight import (
     look_at_cluster,
     require_markers,
 )
-from checkback.streaming.start.topic_claim import claim_topics
+from checkback.streaming.start.topic_claim import TopicClaim
 
 
 @pytest.fixture
@@ -205,17 +205,19 @@ def stores(spark: SparkSession, settings: Settings) -> list[CheckpointStore]:
     return [CheckpointStore.of(spark, f"{settings.checkpoint}-{name}") for name in ("a", "b")]
 
 
+def claim_topics(settings: Settings, store: CheckpointStore) -> None:
+    TopicClaim(settings, connection(settings), store, "half", None, int).claim()
+
+
 def test_topics_are_the_first_checkpoints_that_claims_them(
     settings: Settings, stores: list[CheckpointStore]
 ) -> None:
     first, second = (replace(settings, checkpoint=folder.path) for folder in stores)
-    claim_topics(first, connection(settings), stores[0], "half")
-    claim_topics(first, connection(settings), stores[0], "half")
+    claim_topics(first, stores[0])
+    claim_topics(first, stores[0])
 
     with pytest.raises(CheckpointError, match="already settled") as refusal:
-        claim_topics(
-            replace(second, application_id="other"), connection(settings), stores[1], "half"
-        )
+        claim_topics(replace(second, application_id="other"), stores[1])
 
     assert refusal.value.fields["claimed_by"] == first.checkpoint
     assert look_at_cluster(first, connection(settings)).claim is not None
@@ -225,10 +227,10 @@ def test_a_claim_that_a_crash_cut_off_is_made_good(
     settings: Settings, stores: list[CheckpointStore]
 ) -> None:
     """The claim is on the topic, and the checkpoint does not know that it won."""
-    claim_topics(settings, connection(settings), stores[0], "half")
+    claim_topics(settings, stores[0])
     text = stores[0].read_own("claim.json") or ""
     stores[0].replace_own("claim.json", text.replace("true", "false"))
 
-    claim_topics(settings, connection(settings), stores[0], "half")
+    claim_topics(settings, stores[0])
 
     assert stores[0].read_own("claim.json") == text

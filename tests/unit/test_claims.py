@@ -20,8 +20,7 @@ from checkback.streaming.start.topic_claim import (
     REPEAT_MS_MAX,
     RETRY_MS,
     Claim,
-    ClaimWatch,
-    claim_topics,
+    TopicClaim,
     claimed_half_topic,
     mark_won,
 )
@@ -133,14 +132,14 @@ class Job:
     def __post_init__(self) -> None:
         self.settings = Settings(bootstrap_servers="b:1", checkpoint=self.name)
         kept_ms, folder = self.marks_kept_ms, self.folder
-        self.watch = ClaimWatch(self.settings, {}, folder, "half", kept_ms, lambda: self.now_ms)
+        self.claim = TopicClaim(self.settings, {}, folder, "half", kept_ms, lambda: self.now_ms)
 
     def start(self) -> None:
-        claim_topics(self.settings, {}, self.folder, "half")
+        self.claim.claim()
 
     def runs_for(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
-        self.watch.renew_if_due()
+        self.claim.renew_if_due()
 
     @property
     def held(self) -> Mapping[str, Any]:
