@@ -124,12 +124,11 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     names = settings.topics
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:
-        cluster_id = retry_transient(lambda: _cluster_id(admin), TIMEOUT_S)
+        cluster = retry_transient(lambda: _cluster(admin), TIMEOUT_S)
         found = describe_topics(admin, needed)
-        facts = ClusterFacts(cluster_id, found, 0)
-        _require_fit(settings, facts)
+        _require_fit(settings, found)
         marks_kept_ms = _require_configs(settings, admin)
-        limit_ms = broker_limit_ms(admin)
+        limit_ms = broker_limit_ms(admin, cluster.nodes)
         choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
         places = [(names.settled, at) for at in range(found[names.settled].partitions)]
         first_ones, ends = listed_offsets(admin, places, EARLIEST), listed_offsets(admin, places)
@@ -142,7 +141,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
-    return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim, marks_kept_ms)
+    return ClusterFacts(str(cluster.cluster_id), found, settled, limit_ms, claim, marks_kept_ms)
 
 
 def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
@@ -174,7 +173,7 @@ def bind_checkpoint(
         CheckpointError: it belongs to something else, or the topics were settled by another one.
         ConfigurationError: the settled topic has too few partitions.
     """
-    _require_settled_fit(settings, facts)
+    _require_settled_fit(settings, facts.topics)
     now = identity_of(settings, facts)
     text = store.read_own(FILE)
     if text is not None:
@@ -272,9 +271,10 @@ def _plans(settings: Settings) -> list[TopicPlan]:
     )
 
 
-def _cluster_id(admin: AdminClient) -> str:
+def _cluster(admin: AdminClient) -> Any:
+    """Return the cluster's id and its brokers; one that has just died is still among them."""
     asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
-    return str(asked.result(2 * TIMEOUT_S).cluster_id)
+    return asked.result(2 * TIMEOUT_S)
 
 
 def describe_topics(
@@ -337,23 +337,23 @@ def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
     )
 
 
-def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
+def _require_fit(settings: Settings, topics: Mapping[str, DescribedTopic]) -> None:
     names = settings.topics
-    half = facts.topics[names.half].partitions
+    half = topics[names.half].partitions
     for topic in (*names.read[1:], *[names.decided] * settings.relay):
-        found = facts.topics[topic].partitions
+        found = topics[topic].partitions
         if half != found:
             raise ConfigurationError(
                 f"{names.half} has {half} partitions and {topic} has {found}: they must be equal.",
                 remedy="Give the smaller one more partitions.",
             )
     if settings.state_partitions is not None:  # else the checkpoint may know, which is seen later
-        _require_settled_fit(settings, facts)
+        _require_settled_fit(settings, topics)
 
 
-def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
+def _require_settled_fit(settings: Settings, topics: Mapping[str, DescribedTopic]) -> None:
     names = settings.topics
-    settled, wanted = facts.topics[names.settled].partitions, state_partitions(settings)
+    settled, wanted = topics[names.settled].partitions, state_partitions(settings)
     if settled < wanted:
         raise ConfigurationError(
             f"{names.settled} has {settled} partitions, {wanted} state partitions need one each.",

@@ -7,7 +7,7 @@ machine left open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient
 
 LEAST_MS: Final = 60_000
 TIMES_A_BATCH: Final = 10
@@ -74,24 +73,16 @@ def ordinary_batch_ms(planned: Mapping[int, int], committed: Mapping[int, int]) 
     return max(0, sorted(times)[len(times) // 4]) if times else None
 
 
-def broker_limit_ms(admin: AdminClient) -> int | None:
+def broker_limit_ms(admin: AdminClient, nodes: Iterable[Any]) -> int | None:
     """Return the least transaction.max.timeout.ms of the brokers that say it, None if none does.
 
-    This user may not be allowed to see it. A broker that has just died is still among those that
-    the others name.
+    This user may not be allowed to see it.
     """
-    nodes = retry_transient(lambda: _nodes(admin), REQUEST_TIMEOUT_S)
     resources = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]
     asked = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     return min(
         (said for one in asked.values() if (said := _told_ms(one)) is not None), default=None
     )
-
-
-def _nodes(admin: AdminClient) -> Sequence[Any]:
-    cluster: Any = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-    nodes: Sequence[Any] = cluster.result(2 * REQUEST_TIMEOUT_S).nodes
-    return nodes
 
 
 def _told_ms(answer: Any) -> int | None:

@@ -154,10 +154,9 @@ class Limits:
     def __init__(self, *told: Any) -> None:
         self.told = told
 
-    def describe_cluster(self, **_: Any) -> Future:
-        return Future(
-            SimpleNamespace(nodes=[SimpleNamespace(id=at) for at, _ in enumerate(self.told)])
-        )
+    @property
+    def nodes(self) -> list[Any]:
+        return [SimpleNamespace(id=at) for at, _ in enumerate(self.told)]
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future]:
         answers = {
@@ -172,8 +171,8 @@ def test_a_broker_that_died_does_not_hide_the_limit_of_the_others() -> None:
     limits: Any = Limits(dead, "60000", silent, "90000")
     nobody: Any = Limits(failure(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
-    assert broker_limit_ms(limits) == 60_000
-    assert broker_limit_ms(nobody) is None
+    assert broker_limit_ms(limits, limits.nodes) == 60_000
+    assert broker_limit_ms(nobody, nobody.nodes) is None
 
 
 class Settled:
