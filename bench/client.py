@@ -51,7 +51,6 @@ PER_THREAD_MAX: Final = 4_000
 """A single thread would take minutes for what 64 do in a second."""
 WARM_UP_OF: Final = 10
 """One of this many transactions is sent before the measured ones."""
-METADATA_TIMEOUT_S: Final = 10.0
 ERROR_CHARACTERS: Final = 500
 OP: Final = b"12345"
 """As long as an op's value."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -45,25 +44,18 @@ BATCH_S: Final = 4.0
 LONGEST_LOOK_S: Final = 60.0
 
 
-class FirstStep(StrEnum):
-    """The step at which a repartition has to begin."""
-
-    FROM_THE_START = "from the start"
-    SPARK_AGAIN = "Spark's part again"
-    OUR_FILE = "our own file"
-
-
 @dataclass(frozen=True, slots=True)
 class RepartitionPlan:
     """The work of a repartition.
 
     Args:
+        is_rewritten: whether Spark has rewritten the state already, before an interruption.
         dropped: the batch that is planned and not begun, and will be planned again; or None.
     """
 
     before: int
     after: int
-    step: FirstStep
+    is_rewritten: bool
     dropped: int | None
 
 
@@ -106,7 +98,7 @@ def repartition(
     if plan.dropped is not None:
         # None of its output was written, so Spark plans it again.
         store.delete(f"offsets/{plan.dropped}")
-    if plan.step is not FirstStep.OUR_FILE:
+    if not plan.is_rewritten:
         rewrite_state(spark, store, partitions)
     if found.identity is not None:
         bound = replace(found.identity, state_partitions=partitions)
@@ -153,14 +145,13 @@ def plan_repartition(
         if planned == partitions:
             raise UsageError(f"The checkpoint already has {partitions} state partitions.")
         dropped = found.planned_batch if is_open else None
-        return RepartitionPlan(before, partitions, FirstStep.FROM_THE_START, dropped)
+        return RepartitionPlan(before, partitions, False, dropped)
     if planned != partitions:
         raise CheckpointError(
             f"A repartition to {planned} state partitions was interrupted.",
             remedy=f"Run `checkback checkpoint repartition {planned}` first.",
         )
-    step = FirstStep.SPARK_AGAIN if is_open else FirstStep.OUR_FILE
-    return RepartitionPlan(before, partitions, step, None)
+    return RepartitionPlan(before, partitions, not is_open, None)
 
 
 def require_stopped(store: CheckpointStore, settings: Settings) -> None:
