@@ -40,15 +40,10 @@ def spans_on(decided: DataFrame) -> Spans:
     for row in sorted(first.collect(), key=lambda row: (row.partition, row.offset)):
         if row.ops_from is None:
             continue
-        note = _note(_KINDS[row.kind], int(row.ops_from), int(row.halves_from or 0))
+        is_closed, ops_from = _KINDS[row.kind] is Closed, int(row.ops_from)
+        note = Closed(ops_from) if is_closed else Taken(ops_from, int(row.halves_from or 0))
         spans[row.partition] = with_note(spans.get(row.partition, ()), note, int(row.offset))
     return spans
-
-
-def _note(
-    kind: type[Taken | Closed | RelayMark], ops_from: int, halves_from: int
-) -> Taken | Closed:
-    return Closed(ops_from) if kind is Closed else Taken(ops_from, halves_from)
 
 
 def without_relayed(ops: DataFrame, spans: Spans) -> DataFrame:

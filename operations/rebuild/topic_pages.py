@@ -7,7 +7,7 @@ which one. For each half only an event row travels between tasks, as in the pipe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -28,32 +28,17 @@ from checkback.operations.rebuild.topic_spans import TopicSpans
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
 from checkback.security import AccessControl
-from checkback.state import Page, Rules, SettledMarks, marks_of, unpack_settled
+from checkback.state import Page, Rules, marks_of, unpack_settled
 from checkback.streaming.pages.event_columns import events_in
 from checkback.streaming.pages.page_key import page_key_of, page_of_key
-from checkback.streaming.source.decode import EVENT_COLUMNS, decode
+from checkback.streaming.source.decode import EVENT_COLUMNS, EVENT_TYPE, decode
 from checkback.streaming.source.verification import RecordVerification
 
 RESTORED_PAGE: Final = 0
 """Kinds of rows that hold a page, or a page's marks; the other kinds are those of EventKind."""
 COUNT_NAMES: Final = tuple(one.name for one in fields(RestoredCounts))
-_EVENT_SCHEMA: Final = (
-    "page_key long, partition int, kind tinyint, offset long, time_ms long, identity long, "
-    "detail long, source_offset long, identity_rest long, blob binary"
-)
-RESTORED_SCHEMA: Final = f"{_EVENT_SCHEMA}, {', '.join(f'{name} long' for name in COUNT_NAMES)}"
-_EVENT_TYPES: Final = {
-    "page_key": pa.int64(),
-    "partition": pa.int32(),
-    "kind": pa.int8(),
-    **dict.fromkeys(
-        ("offset", "time_ms", "identity", "detail", "source_offset", "identity_rest"), pa.int64()
-    ),
-    "blob": pa.binary(),
-}
-_ARROW_RESTORED: Final = pa.schema(
-    [*_EVENT_TYPES.items(), *((name, pa.int64()) for name in COUNT_NAMES)]
-)
+_COUNTS_TYPE: Final = ", ".join(f"{name} long" for name in COUNT_NAMES)
+RESTORED_SCHEMA: Final = f"{EVENT_TYPE}, blob binary, {_COUNTS_TYPE}"
 _MARKS_SCHEMA: Final = "page long, partition int, blob binary"
 _ARROW_MARKS: Final = pa.schema(
     [("page", pa.int64()), ("partition", pa.int32()), ("blob", pa.binary())]
@@ -180,12 +165,12 @@ def _marks(settled: DataFrame, page_size: int) -> DataFrame:
             yield marks_by_page(batch.column("key"), batch.column("value"), page_size)
 
     found = settled.select("key", "value").mapInArrow(by_page, _MARKS_SCHEMA)
-    none = {name: f.lit(0).cast("long").alias(name) for name in _EVENT_TYPES}
+    others = [name for name in EVENT_COLUMNS if name not in ("page_key", "partition", "kind")]
     return found.select(
         page_key_of(f.col("page")).alias("page_key"),
         "partition",
         f.lit(RESTORED_PAGE).cast("byte").alias("kind"),
-        *(none[name] for name in EVENT_COLUMNS if name not in ("page_key", "partition", "kind")),
+        *(f.lit(0).cast("long").alias(name) for name in others),
         "blob",
     )
 
@@ -217,18 +202,13 @@ def restore_function(
         empty = Page.empty(partition, page_of_key(page_key), history.page_size)
         is_mark = table["kind"].to_numpy() == RESTORED_PAGE
         marks = [unpack_settled(one) for one in table.filter(is_mark)["blob"].to_pylist()]
-        restored = _restored(empty, table.filter(~is_mark), marks, history)
+        events = events_in(table.filter(~is_mark))
+        # No such half partition: malformed marks or ops, judged without facts about a partition.
+        known = history.known.get(partition, Known(0, 0, 0))
+        restored = restore_page(empty, events, marks, known, history.now_ms, history.rules)
         return _rows(page_key, restored)
 
     return restore
-
-
-def _restored(
-    empty: Page, table: pa.Table, marks: Sequence[SettledMarks], history: HistorySettings
-) -> RestoredPage:
-    # No such half partition: malformed marks or ops, judged without facts about a partition.
-    known = history.known.get(empty.partition, Known(0, 0, 0))
-    return restore_page(empty, events_in(table), marks, known, history.now_ms, history.rules)
 
 
 def _rows(page_key: int, restored: RestoredPage) -> pa.Table:
@@ -236,21 +216,18 @@ def _rows(page_key: int, restored: RestoredPage) -> pa.Table:
     page, events = restored.page, restored.events
     count = len(events)
     blob = None if page.is_empty else page.pack()
-    numbers = {
+    columns: dict[str, Any] = {
+        "page_key": np.full(count + 1, page_key),
+        "partition": np.full(count + 1, page.partition, np.int32),
+        "kind": np.append(RESTORED_PAGE, events.kind).astype(np.int8),
         "offset": np.append(page.first_offset, events.offset),
         "time_ms": np.append(page.oldest_ms, events.time_ms),
         "identity": np.append(0, events.identity),
         "detail": np.append(0, events.detail),
         "source_offset": np.append(0, events.source_offset),
         "identity_rest": np.append(0, events.identity_rest),
-    }
-    columns: dict[str, Any] = {
-        "page_key": np.full(count + 1, page_key),
-        "partition": np.full(count + 1, page.partition, np.int32),
-        "kind": np.append(RESTORED_PAGE, events.kind).astype(np.int8),
-        **numbers,
-        "blob": [blob, *[None] * count],
+        "blob": pa.array([blob, *[None] * count], pa.binary()),
     }
     for name in COUNT_NAMES:
         columns[name] = np.append(getattr(restored.counts, name), np.zeros(count, np.int64))
-    return pa.table(columns, schema=_ARROW_RESTORED)
+    return pa.table(columns)
