@@ -26,7 +26,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from bench.result import in_turn
-from bench.sessions import KINDS, session_ratios, transaction_of
+from bench.sessions import KINDS, median_of, session_ratios, transaction_of
 from bench.setting import Option
 from checkback.client import (
     AsyncTransactionListener,
@@ -158,9 +158,7 @@ def ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             ("time_to_floor", "latency_p50_ms"),
         ):
             values = [run[key] / floor[key] for run, floor in zip(clients, floors, strict=True)]
-            least, median, most = min(values), statistics.median(values), max(values)
-            rounded = {"median": round(median, 2), "least": round(least, 2), "most": round(most, 2)}
-            found.append({"measure": name, "threads": threads, **rounded})
+            found.append(median_of(name, threads, values))
     return found
 
 

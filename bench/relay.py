@@ -25,7 +25,7 @@ from bench.latency import SETTLE_S, cores_while
 from bench.result import BOUNDS, Measure
 from bench.runs.batches import MeasuredBatch
 from bench.runs.probe import Visibility, visibility
-from bench.runs.query import ROWS_TIMEOUT_S, START_TIMEOUT_S, MonitoredProcess, Query
+from bench.runs.query import ROWS_TIMEOUT_S, MonitoredProcess, Query
 from bench.runs.workload import commits_among
 from bench.setting import Bench, Option, say
 from checkback.client.kafka.connections import OP_LINGER_MS
@@ -67,12 +67,6 @@ class RelayRun(MonitoredProcess):
     def batches(self) -> list[MeasuredBatch]:
         """Return none: a relay has no batches."""
         return []
-
-    def wait_for_start(self) -> None:
-        """Wait until the relay serves its partitions."""
-        self.wait_until(
-            lambda: any(notice.event == "started" for _, notice in self.notices), START_TIMEOUT_S
-        )
 
 
 class RelayBench(Bench):
@@ -204,9 +198,7 @@ class RelayBench(Bench):
         finals = sum(commits_among(self.stage.seed, n) for n in trial.next_offset.values())
         with ExitStack() as stack:
             job = stack.enter_context(Query(trial, "job"))
-            job.wait_until(
-                lambda: any(notice.event == "started" for _, notice in job.notices), START_TIMEOUT_S
-            )
+            job.wait_for_start()
             if relay:
                 stack.enter_context(RelayRun(trial, "relay"))
             job.wait_until(lambda: job.counts()["finals"] >= finals, ROWS_TIMEOUT_S)

@@ -98,14 +98,15 @@ def session_ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         }
         for name, over, under in RATIOS:
             values = [a / b for a, b in zip(times[over], times[under], strict=True)]
-            found.append(_median(name, threads, values))
+            found.append(median_of(name, threads, values))
         for name, kind in (("added_ms", SESSION), ("added_ms_ten", TEN)):
             values = [a - b for a, b in zip(times[kind], times[DATABASE], strict=True)]
-            found.append(_median(name, threads, values))
+            found.append(median_of(name, threads, values))
     return found
 
 
-def _median(name: str, threads: int, values: Sequence[float]) -> dict[str, Any]:
+def median_of(name: str, threads: int, values: Sequence[float]) -> dict[str, Any]:
+    """Return a measure: the median of its values, the least and the most."""
     least, median, most = min(values), statistics.median(values), max(values)
     rounded = {"median": round(median, 2), "least": round(least, 2), "most": round(most, 2)}
     return {"measure": name, "threads": threads, **rounded}

@@ -15,9 +15,9 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from checkback.client.observing.counters import ClientEvent, Counters
-from checkback.metrics.table import metric_of
+from checkback.metrics.table import TABLE
 
-EVENTS: Final = metric_of("checkback_client_events_total")
+EVENTS: Final = next(metric for metric in TABLE if metric.of_client)
 
 
 class CountingProducer(Protocol):

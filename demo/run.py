@@ -22,9 +22,8 @@ from checkback.demo.report import DemoReport, Tally, Timeline, fate_lines
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import OperationalError
 from checkback.testing.pipeline_process import QUICK_JVM, RUN, pipeline_command
-from checkback.testing.processes import Child, Notice, said_error, told_exit
+from checkback.testing.processes import Child, Notice, told_exit
 from checkback.testing.topics import create_plain_topics
 
 PIPELINE: Final = "pipeline"
@@ -111,7 +110,7 @@ class Demonstration:
     def _wait_for_start(self, name: str) -> None:
         self._listen(lambda: name in self._started, START_TIMEOUT_S)
         if name not in self._started:
-            raise self._unexpected_end(name, f"did not start within {START_TIMEOUT_S:.0f} s")
+            raise self._children[name].failure(f"did not start within {START_TIMEOUT_S:.0f} s")
 
     def _start_service(self, name: str) -> None:
         is_retired = name == RETIRED_SERVICE
@@ -188,7 +187,7 @@ class Demonstration:
         if self._children[source].pid != fields["pid"]:
             return
         if source in (PIPELINE, RELAY) or fields["exit_code"] != -signal.SIGKILL:
-            raise self._unexpected_end(source, told_exit(fields["exit_code"]))
+            raise self._children[source].failure(told_exit(fields["exit_code"]))
         self.kills += 1
         if source == RETIRED_SERVICE:
             self.timeline.say(source, "killed; its group never comes back")
@@ -197,14 +196,10 @@ class Demonstration:
         time.sleep(PAUSE_BEFORE_RESTART_S)
         self._start_service(source)
 
-    def _unexpected_end(self, source: str, what: str) -> OperationalError:
-        message, remedy = said_error(self._children[source])
-        return OperationalError(f"The {source} {what}. {message}", remedy=remedy)
-
     def _stop(self, name: str) -> None:
         exit_code = self._children[name].stop()
         if exit_code != 0:
-            raise self._unexpected_end(name, f"should have stopped but {told_exit(exit_code)}")
+            raise self._children[name].failure(f"should have stopped but {told_exit(exit_code)}")
         self.timeline.say(name, "stopped")
 
     def _end_children(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from checkback.metrics.table import TABLE, Metric
+from checkback.metrics.table import PIPELINE, RELAY, TABLE, Metric
 
 HEAD: Final = (
     "# Metrics\n\n"
@@ -32,16 +32,14 @@ CLIENT_HEAD: Final = """
 
 def page_text() -> str:
     """Return the whole page."""
-    pipeline = [metric for metric in TABLE if not metric.of_client and not metric.of_relay]
-    relay = [metric for metric in TABLE if metric.of_relay]
     client = [metric for metric in TABLE if metric.of_client]
-    parts = [HEAD, f"## {OF_PIPELINE}\n", *_table(pipeline), f"## {OF_RELAY}", RELAY_HEAD]
-    parts += [*_table(relay), f"## {OF_CLIENT}", CLIENT_HEAD]
+    parts = [HEAD, f"## {OF_PIPELINE}\n", *_table(PIPELINE), f"## {OF_RELAY}", RELAY_HEAD]
+    parts += [*_table(RELAY), f"## {OF_CLIENT}", CLIENT_HEAD]
     parts += [*_table(client), "## Labels\n", *_label_lines()]
     return "\n".join(parts) + "\n"
 
 
-def _table(metrics: list[Metric]) -> Iterator[str]:
+def _table(metrics: Sequence[Metric]) -> Iterator[str]:
     yield "| metric | kind | unit | labels | what it is |"
     yield "|---|---|---|---|---|"
     for metric in metrics:

@@ -192,15 +192,3 @@ TABLE: Final = (
 # fmt: on
 PIPELINE: Final = tuple(one for one in TABLE if not one.of_client and not one.of_relay)
 RELAY: Final = tuple(one for one in TABLE if one.of_relay)
-
-
-def metric_of(name: str) -> Metric:
-    """Return a metric by its name.
-
-    Raises:
-        KeyError: the table has none of that name.
-    """
-    found = next((metric for metric in TABLE if metric.name == name), None)
-    if found is None:
-        raise KeyError(name)
-    return found

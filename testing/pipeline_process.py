@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import LifeCycleError, OperationalError
-from checkback.testing.processes import Child, Notice, said_error
+from checkback.protocol.errors import LifeCycleError
+from checkback.testing.processes import Child, Notice
 
 RUN: Final = (sys.executable, "-c", "from checkback.commands import main; main()", "run")
 QUICK_JVM: Final = (
@@ -104,9 +104,10 @@ class PipelineProcess:
             try:
                 notice = self._inbox.get(timeout=max(0.1, deadline_s - time.monotonic()))
             except Empty:
-                raise self._failure(f"did not say {event!r} within {timeout_s:g} s") from None
+                what = f"did not say {event!r} within {timeout_s:g} s"
+                raise self._started.failure(what) from None
             if notice.event == "ended":
-                raise self._failure(f"ended before it said {event!r}")
+                raise self._started.failure(f"ended before it said {event!r}")
             if self._keep(notice)["event"] == event:
                 return self.events[-1]
 
@@ -150,7 +151,7 @@ class PipelineProcess:
         """
         exit_code = self._started.wait(timeout_s)
         if exit_code is None:
-            raise self._failure(f"did not end within {timeout_s:g} s")
+            raise self._started.failure(f"did not end within {timeout_s:g} s")
         return exit_code
 
     def wait_for_jvm(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
@@ -162,7 +163,7 @@ class PipelineProcess:
             OperationalError: it did not end in time.
         """
         if not self._started.wait_for_output_end(timeout_s):
-            raise self._failure(f"left a JVM that did not end within {timeout_s:g} s")
+            raise self._started.failure(f"left a JVM that did not end within {timeout_s:g} s")
 
     def errors(self) -> str:
         """Return the last lines of its standard error."""
@@ -177,7 +178,3 @@ class PipelineProcess:
     def _keep(self, notice: Notice) -> dict[str, Any]:
         self.events.append({"event": notice.event, **notice.fields})
         return self.events[-1]
-
-    def _failure(self, what: str) -> OperationalError:
-        message, remedy = said_error(self._started)
-        return OperationalError(f"The pipeline {what}. {message}", remedy=remedy)

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from checkback.deploy import watcher
+from checkback.protocol.errors import OperationalError
 
 STOP_TIMEOUT_S: Final = 60.0
 LOG_TAIL_LINES: Final = 20
@@ -108,10 +109,23 @@ class Child:
         self._reader.join()
         return self._process.wait()
 
-    def last_lines(self) -> list[str]:
-        """Return the last lines of its standard error."""
+    def failure(self, what: str) -> OperationalError:
+        """Return the error that the process failed, with the last error that it printed.
+
+        That is the error of a ``checkback`` command; without one, the last line of its standard
+        error, which in a traceback is the error.
+        """
         lines = self.log.read_text("utf-8", "replace").splitlines()
-        return [line for line in lines if line.strip()][-LOG_TAIL_LINES:]
+        lines = [line for line in lines if line.strip()][-LOG_TAIL_LINES:]
+        said, remedy = (lines[-1] if lines else "It said nothing."), f"Its log: {self.log}."
+        for line in reversed(lines):
+            try:
+                error = json.loads(line)["error"]
+                said, remedy = str(error["message"]), str(error["remedy"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            break
+        return OperationalError(f"The {self.name} {what}. {said}", remedy=remedy)
 
     def _read(self) -> None:
         output = self._process.stdout
@@ -131,21 +145,6 @@ class Child:
         except (ValueError, AttributeError, KeyError):
             return  # a killed process may leave half a line
         self._inbox.put(Notice(self.name, event, fields))
-
-
-def said_error(child: Child) -> tuple[str, str]:
-    """Return message and remedy of the last error that a ``checkback`` command printed.
-
-    Without such an error, the last line of its standard error, which in a traceback is the error.
-    """
-    lines = child.last_lines()
-    for line in reversed(lines):
-        try:
-            error = json.loads(line)["error"]
-            return str(error["message"]), str(error["remedy"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return (lines[-1] if lines else "It said nothing."), f"Its log: {child.log}."
 
 
 def told_exit(exit_code: int) -> str:

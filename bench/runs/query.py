@@ -17,9 +17,8 @@ from bench.runs.samples import ProcessWatch
 from bench.runs.trial import Trial
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import OperationalError
 from checkback.testing.pipeline_process import RUN, pipeline_command
-from checkback.testing.processes import Child, Notice, said_error, told_exit
+from checkback.testing.processes import Child, Notice, told_exit
 
 BASELINE: Final = (sys.executable, "-m", "bench.runs.baseline")
 START_TIMEOUT_S: Final = 180.0
@@ -57,7 +56,7 @@ class MonitoredProcess(ABC):
         command, environment = self.command(), environment_without_settings()
         self.launched_ms = time.time() * 1_000
         log = self.folder / "errors.log"
-        self._child = Child(self.name, command, log, self._inbox, environment)
+        self._child = Child(f"run {self.name}", command, log, self._inbox, environment)
         self.watch = ProcessWatch(self._child.pid, self.trial.stage.broker_pid)
         self.watch.__enter__()
         return self
@@ -69,6 +68,12 @@ class MonitoredProcess(ABC):
     def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> None:
         """Wait until the process has read this many records since its start."""
         self.wait_until(lambda: sum(batch.rows for batch in self.batches()) >= rows, timeout_s)
+
+    def wait_for_start(self) -> None:
+        """Wait until the process says that it works."""
+        self.wait_until(
+            lambda: any(notice.event == "started" for _, notice in self.notices), START_TIMEOUT_S
+        )
 
     def wait_for_batch(self) -> MeasuredBatch:
         """Wait for the end of the first batch; return the batch."""
@@ -90,9 +95,9 @@ class MonitoredProcess(ABC):
         while not holds():
             self._drain()
             if any(notice.event == "ended" for _, notice in self.notices):
-                raise self._failure("ended by itself")
+                raise self._child.failure("ended by itself")
             if time.monotonic() > deadline_s:
-                raise self._failure(f"made too little progress within {timeout_s:.0f} s")
+                raise self._child.failure(f"made too little progress within {timeout_s:.0f} s")
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -103,7 +108,7 @@ class MonitoredProcess(ABC):
         """
         exit_code = self._child.stop(120)
         if exit_code != 0:
-            raise self._failure(told_exit(exit_code))
+            raise self._child.failure(told_exit(exit_code))
         self._drain()
         self.batches()
 
@@ -113,10 +118,6 @@ class MonitoredProcess(ABC):
                 self.notices.append((time.time() * 1_000, self._inbox.get_nowait()))
         except Empty:
             return
-
-    def _failure(self, what: str) -> OperationalError:
-        message, remedy = said_error(self._child)
-        return OperationalError(f"The run {self.name} {what}. {message}", remedy=remedy)
 
 
 @dataclass(slots=True)

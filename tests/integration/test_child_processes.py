@@ -13,7 +13,7 @@ import pytest
 from tests.integration.running import wait_until
 
 from checkback.deploy.watcher import is_alive
-from checkback.testing.processes import Child, Notice, said_error
+from checkback.testing.processes import Child, Notice
 
 TALKS_UNTIL_TOLD = """
 import json, signal, sys, threading
@@ -97,7 +97,8 @@ sys.exit(3)
     child = start(code, tmp_path / "log", inbox)
     assert inbox.get(timeout=180).fields["exit_code"] == 3
 
-    assert said_error(child) == ("No broker.", "Start one.")
+    failed = child.failure("ended")
+    assert (failed.message, failed.remedy) == ("The child ended. No broker.", "Start one.")
 
 
 def test_without_such_an_error_the_last_line_is_told(
@@ -106,4 +107,6 @@ def test_without_such_an_error_the_last_line_is_told(
     child = start("raise ValueError('broken')", tmp_path / "log", inbox)
     inbox.get(timeout=180)
 
-    assert said_error(child) == ("ValueError: broken", f"Its log: {child.log}.")
+    failed = child.failure("ended")
+    assert failed.message == "The child ended. ValueError: broken"
+    assert failed.remedy == f"Its log: {child.log}."
