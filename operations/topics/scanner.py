@@ -6,7 +6,7 @@ A scan joins no consumer group and commits no offset, so it disturbs no other re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -102,11 +102,17 @@ class TopicScanner:
             BrokerError: the brokers do not answer, or do not say whether it exists.
         """
         # List all topics: asking for one by name makes some brokers create it.
-        with _kafka_errors("The topics can't be listed"):
+        try:
             known = retry_transient(
                 lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S
             )
-            found = known.topics.get(topic)
+        except KafkaException as error:
+            raise BrokerError(
+                f"The topics can't be listed: {said_by(error)}.",
+                remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is "
+                "wrong.",
+            ) from error
+        found = known.topics.get(topic)
         if found is None and not may_be_hidden:
             self._require_told(topic)
         return [] if found is None else sorted(found.partitions)
@@ -246,18 +252,6 @@ class _ScanProgress:
         if self._at[number] >= end:
             self.unfinished.discard(number)
         return error is None and offset < end
-
-
-@contextmanager
-def _kafka_errors(what: str) -> Iterator[None]:
-    """Translate librdkafka's errors into Checkback's."""
-    try:
-        yield
-    except KafkaException as error:
-        raise BrokerError(
-            f"{what}: {said_by(error)}.",
-            remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is wrong.",
-        ) from error
 
 
 def _is_end(error: KafkaError | None) -> bool:

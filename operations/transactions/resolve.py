@@ -6,11 +6,9 @@ Nothing edits the state: the pipeline checks this op against its half like every
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
-
-from confluent_kafka import TopicPartition
 
 from checkback.operations.operator_account import operator_signer
 from checkback.operations.topics.append import append
@@ -119,12 +117,37 @@ def decide(
     op = manual_op(history, verdict, operator=facts.operator, reason=facts.reason)
     if wait_s is None:
         return ManualVerdict((history,), op)
-    resolver = Resolver(
-        finder.scanner, settings.connection(), settings.topics, history.real_topic, signer
-    )
-    until_s = time.monotonic() + wait_s
-    outcome = resolver.resolve(op, lambda: time.monotonic() > until_s)
+    outcome = _followed(finder.scanner, settings, history.real_topic, op, signer, wait_s)
     return ManualVerdict((history,), op, outcome)
+
+
+def _followed(
+    scanner: TopicScanner,
+    settings: Settings,
+    real_topic: str,
+    op: Op,
+    signer: RecordSigner | None,
+    wait_s: float,
+) -> OpOutcome:
+    """Append an op and follow it; return what became of it.
+
+    Raises:
+        BrokerError: the op may not be stored, or the brokers do not answer.
+    """
+    topics, half_at = settings.topics, Position(op.half_partition, op.half_offset)
+    # Before the op is written, so that no record about it is missed.
+    starts = scanner.ends(dict.fromkeys([topics.settled, topics.refused, real_topic]))
+    until_s = time.monotonic() + wait_s
+    key, value, headers = op.key(), op.value(), op.headers()
+    if signer is not None:
+        headers = signer.op(topics.op, half_at.partition, key, value, headers)
+    op_at = append(settings.connection(), topics.op, half_at.partition, key, value, headers)
+    outcome = OpOutcome(topics, half_at, op_at)
+    for record in scanner.follow(
+        starts, lambda: outcome.is_complete or time.monotonic() > until_s
+    ):
+        outcome.take(record)
+    return outcome
 
 
 @dataclass(slots=True)
@@ -205,38 +228,3 @@ class OpOutcome:
             "verdict": self.verdict,
             **{name: None if event is None else event.as_data() for name, event in events.items()},
         }
-
-
-@dataclass(slots=True)
-class Resolver:
-    """Appends a manual op and follows it."""
-
-    scanner: TopicScanner
-    connection: dict[str, Any]
-    topics: TopicNames
-    real_topic: str
-    signer: RecordSigner | None = None
-    _starts: list[TopicPartition] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Before the op is written, so that no record about it is missed.
-        followed = [self.topics.settled, self.topics.refused, self.real_topic]
-        self._starts = self.scanner.ends(dict.fromkeys(followed))
-
-    def resolve(self, op: Op, is_over: Callable[[], bool]) -> OpOutcome:
-        """Append the op and follow it; return what became of it.
-
-        Raises:
-            BrokerError: the op may not be stored, or the brokers do not answer.
-        """
-        half_at = Position(op.half_partition, op.half_offset)
-        partition, key, value = half_at.partition, op.key(), op.value()
-        topic = self.topics.op
-        headers = op.headers()
-        if self.signer is not None:
-            headers = self.signer.op(topic, partition, key, value, headers)
-        op_at = append(self.connection, topic, partition, key, value, headers)
-        outcome = OpOutcome(self.topics, half_at, op_at)
-        for record in self.scanner.follow(self._starts, lambda: outcome.is_complete or is_over()):
-            outcome.take(record)
-        return outcome
