@@ -44,12 +44,6 @@ class BatchOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Half:
-    transaction_id: str
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Record:
     """A row of Events."""
 
@@ -60,10 +54,6 @@ class _Record:
     transaction_id: str
     detail: int
     source_offset: int
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.group, self.transaction_id
 
 
 class PageEngine:
@@ -80,7 +70,7 @@ class PageEngine:
         self.rules = Rules.from_settings(chosen)
         self.now_ms = now_ms
         self._page_size = chosen.page_size or PAGE_SIZE
-        self._halves: list[_Half] = []
+        self._halves: list[_Record] = []
         self._op_ids: list[str] = []
         self._waiting: list[_Record] = []
         self._pages: dict[int, tuple[Page, int]] = {}
@@ -134,9 +124,9 @@ class PageEngine:
             The half's offset.
         """
         offset = len(self._halves)
-        self._halves.append(_Half(transaction_id, group))
         detail = WITHOUT_IMMUNITY if immunity_s is None else 1_000 * immunity_s
         half = _Record(EventKind.HALF, offset, self.now_ms, group, transaction_id, detail, offset)
+        self._halves.append(half)
         self._waiting.append(half)
         return offset
 
@@ -223,7 +213,9 @@ class PageEngine:
 
 
 def _events_of(records: Sequence[_Record]) -> Events:
-    identities = [identity_words(*(name.encode() for name in one.names)) for one in records]
+    identities = [
+        identity_words(one.group.encode(), one.transaction_id.encode()) for one in records
+    ]
     return Events(
         kind=np.array([one.kind for one in records], np.uint8),
         offset=np.array([one.offset for one in records], np.int64),
