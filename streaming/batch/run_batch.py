@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from checkback.protocol.errors import FencedError
 from checkback.sinks.kafka.read.list_offsets import by_place
+from checkback.sinks.kafka.transaction.marker import markers_of
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.report import BatchReport, summed
 from checkback.sinks.settings import SinkSettings
@@ -54,6 +55,15 @@ def write_outcomes(
         ledger.append(LedgerBatch(settings.query_id, batch_id), blobs)
     # Spark authenticates its workers.
     return summed(pickle.loads(row.report) for row in rows if row.report is not None)  # noqa: S301
+
+
+def is_begun(sink: SinkSettings, partitions: int, ledger: DeltaLedger | None, batch: int) -> bool:
+    """Return whether Kafka or the ledger has anything of a batch."""
+    # A batch with nothing but halves sets no marker.
+    last = None if ledger is None else ledger.last_batch(sink.query_id)
+    if last is not None and last >= batch:
+        return True
+    return any(marker.has_any_of(batch) for marker in markers_of(sink, partitions).values())
 
 
 @dataclass(frozen=True, slots=True)

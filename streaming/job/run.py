@@ -31,10 +31,9 @@ from checkback.sinks.kafka.transaction.hanging import ShortTopic, short_topics
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming.access.rules_in_force import AccessWatch
-from checkback.streaming.batch.batch_output import is_begun
 from checkback.streaming.batch.idle_wait import Idling, RecordWatch
 from checkback.streaming.batch.partition_growth import PartitionGrowth
-from checkback.streaming.batch.run_batch import RunBatch
+from checkback.streaming.batch.run_batch import RunBatch, is_begun
 from checkback.streaming.batch.stop import (
     WATCH_S,
     end_between_batches,

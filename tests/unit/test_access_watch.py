@@ -22,7 +22,7 @@ from checkback.sinks.kafka.read.rule_watch import SECRETS_LOOK_S
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
 from checkback.streaming.access.rules_in_force import AccessWatch
-from checkback.streaming.batch.batch_output import is_begun
+from checkback.streaming.batch.run_batch import is_begun
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
 

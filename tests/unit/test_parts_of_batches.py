@@ -25,7 +25,7 @@ from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.process.writer_pool import Writers
 from checkback.state import unpack_settled
-from checkback.streaming.batch.batch_output import is_begun
+from checkback.streaming.batch.run_batch import is_begun
 from checkback.streaming.start.preflight import require_markers
 
 __all__ = ["cluster"]

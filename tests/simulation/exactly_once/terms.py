@@ -17,7 +17,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.read.list_offsets import LogEnd, Place
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
-from checkback.streaming.batch.batch_output import is_begun
+from checkback.streaming.batch.run_batch import is_begun
 from checkback.streaming.batch.terms import TaskTerms, TermsOfRun
 from checkback.streaming.start.kept_records import KeptRecords, LogEnds
 
