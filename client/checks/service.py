@@ -227,7 +227,9 @@ class CheckService:
         with self._lock:
             self._offsets.setdefault(partition, CheckOffsets()).started(offset)
         try:
-            request = _request_of(record)
+            request = read_check_request(
+                record.key(), record.value(), record.headers() or [], record.timestamp()[1]
+            )
         except Exception as error:
             # Any exception counts as read: else the same request would come again and again.
             self._counters.add(ClientEvent.CHECK_UNREADABLE)
@@ -277,14 +279,3 @@ def _tell(error: KafkaError) -> None:
     """Log errors that librdkafka mends by itself; of connections only that all are broken."""
     known = error.code() == KafkaError._TRANSPORT
     _log.log(logging.DEBUG if known else logging.WARNING, "Check requests: %s", error.str())
-
-
-def _request_of(record: KafkaMessage) -> MessageExt:
-    """Read a check request.
-
-    Raises:
-        InvalidMessageError: it does not say which half it asks about.
-    """
-    return read_check_request(
-        record.key(), record.value(), record.headers() or [], record.timestamp()[1]
-    )

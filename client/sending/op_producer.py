@@ -14,7 +14,7 @@ from checkback.client.kafka.errors import error_of
 from checkback.client.listener import LocalTransactionState, one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.metrics.log_lines import facts
-from checkback.protocol.properties import OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.protocol.properties import OP_PROTOCOL_ORDER, REMARK, UNIQ_KEY
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
 
@@ -56,11 +56,15 @@ class OpProducer:
         self._renew = renew
         self._confirming = confirming
         self._op_topic = op_topic
-        self._producer_group = producer_group
         self._counters = counters
-        self._headers = {state: self._template(state) for state in LocalTransactionState}
+        self._headers = {
+            state: Op(0, 0, producer_group, "", int(state)).headers()
+            for state in LocalTransactionState
+        }
         self._polled = PolledProducer(
-            lambda: open_producer(_connection_failed, self._not_stored),
+            lambda: open_producer(
+                lambda error: _log.debug("The producer of ops: %s", error.str()), self._not_stored
+            ),
             f"checkback-{op_topic}",
             pause_s=PAUSE_S,
             is_signed=signer is not None,
@@ -76,12 +80,10 @@ class OpProducer:
     ) -> None:
         """Send and return. A failure changes nothing for the caller: the check settles it."""
         key = transaction_id.encode()
+        headers = self._headers[state].copy()
+        headers[ID_AT] = (UNIQ_KEY, key)
         if remark:
-            op = self._op(half_partition, half_offset, transaction_id, state, remark)
-            headers = op.headers()
-        else:
-            headers = self._headers[state].copy()
-            headers[ID_AT] = (UNIQ_KEY, key)
+            headers.append((REMARK, remark.encode("utf-8", "replace")))
         value = b"%d" % half_offset
         try:
             if self._signer is not None:
@@ -133,26 +135,6 @@ class OpProducer:
         """Send the ops that wait, then close."""
         self._polled.close(max(CLOSE_S, timeout_s))
 
-    def _template(self, state: LocalTransactionState) -> Headers:
-        return self._op(0, 0, "", state).headers()
-
-    def _op(
-        self,
-        half_partition: int,
-        half_offset: int,
-        transaction_id: str,
-        state: LocalTransactionState,
-        remark: str = "",
-    ) -> Op:
-        return Op(
-            half_partition=half_partition,
-            half_offset=half_offset,
-            producer_group=self._producer_group,
-            transaction_id=transaction_id,
-            state=int(state),
-            remark=remark,
-        )
-
     def _not_stored(self, error: KafkaError, message: KafkaMessage) -> None:
         key, value = message.key() or b"", message.value() or b""
         self._failed(
@@ -166,7 +148,3 @@ class OpProducer:
             transaction_id, partition, offset, reason,
             extra=facts(transaction_id=transaction_id),
         )  # fmt: skip
-
-
-def _connection_failed(error: KafkaError) -> None:
-    _log.debug("The producer of ops: %s", error.str())
