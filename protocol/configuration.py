@@ -283,7 +283,7 @@ class Settings:
         local = local_master(self.master)
         return max(1, cores if local is None or local.threads is None else local.threads)
 
-    def connection(self) -> dict[str, str]:
+    def connection(self) -> dict[str, Any]:
         """Return the configuration of any client of confluent-kafka for these brokers.
 
         What goes wrong is raised; librdkafka would log 60 lines a second about brokers that are

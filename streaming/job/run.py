@@ -119,7 +119,7 @@ class Job:
     def __post_init__(self) -> None:
         self._access = AccessWatch(rule_source(self.settings))
         self._clock = AheadWatch(
-            lambda: write_tick(self.settings, self._connection(), CLOCK_S), lambda: self.now_ms()
+            lambda: write_tick(self.settings, CLOCK_S), lambda: self.now_ms()
         )
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Job:
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
     def _run(self, settings: Settings) -> None:
-        connection: dict[str, Any] = {**settings.connection()}
+        connection = settings.connection()
         facts = preflight.look_at_cluster(settings, connection)
         # Checked first: with a wrong clock this job must neither fence another one nor record a
         # time.
@@ -217,7 +217,7 @@ class Job:
             if is_first:
                 self._observed.started(spark.sparkContext.setLogLevel)
                 self.emit("started", self._started_facts(query))
-            write_tick(settings, self._connection())
+            write_tick(settings)
             if not self._watch(spark, query):
                 return
             is_first = False
@@ -238,7 +238,7 @@ class Job:
 
         def ends(partitions: int) -> dict[int, int]:
             return ends_without_transactions(
-                self._connection(), topics.direct_op, partitions, OPEN_TRANSACTION_S
+                self.settings.connection(), topics.direct_op, partitions, OPEN_TRANSACTION_S
             )
 
         def run(planned: PlannedRun) -> bool:
@@ -251,10 +251,10 @@ class Job:
             return failure is None
 
         def decided(partitions: int) -> DecidedTopic:
-            return DecidedTopic(self.settings, self._connection(), partitions)
+            return DecidedTopic(self.settings, self.settings.connection(), partitions)
 
         def tick() -> None:
-            write_tick(self.settings, self._connection())
+            write_tick(self.settings)
 
         self._relay = RelaySwitch(self.settings, store, decided, tick, self.now_ms)
         return DirectOpTopic(store, topics, ends, self.now_ms).leave(run) and self._relay.prepare(
@@ -308,8 +308,8 @@ class Job:
         return RelayReading(
             names,
             spans,
-            MarkReader(self._connection(), names.decided).newest,
-            WrittenNotes(self._connection(), names.decided).append if keeps_order else None,
+            MarkReader(self.settings.connection(), names.decided).newest,
+            WrittenNotes(self.settings.connection(), names.decided).append if keeps_order else None,
         )
 
     def _terms(
@@ -321,7 +321,7 @@ class Job:
             Rules.from_settings(self.settings),
             self._access_version,
             partial(log_ends, self._group_admin()),
-            KeptRecords(self._connection()).require,
+            KeptRecords(self.settings.connection()).require,
             self.progress.first_pages,
             lambda: self._clock.ahead_ms,
             self._is_begun,
@@ -338,7 +338,7 @@ class Job:
     def _new_idling(self, *, is_long: bool) -> Idling:
         settings = self.settings
         watch = RecordWatch(
-            f"{settings.application_id}-watch", self._connection(), settings.topics.decided
+            f"{settings.application_id}-watch", self.settings.connection(), settings.topics.decided
         )
         # Relays deliver at once, so the job may take its time.
         pause_ms = RELAY_INTERVAL_MS if settings.relay else 0
@@ -363,7 +363,7 @@ class Job:
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
-        read = OffsetPublisher(self.settings.application_id, self._connection())
+        read = OffsetPublisher(self.settings.application_id, self.settings.connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._observed.beat()
             if read.is_due():
@@ -473,6 +473,3 @@ class Job:
         if self._admin is None:
             self._admin = AdminClient(self.settings.connection())
         return self._admin
-
-    def _connection(self) -> dict[str, Any]:
-        return self.settings.connection()

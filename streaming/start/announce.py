@@ -45,17 +45,15 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
     return True
 
 
-def write_tick(
-    settings: Settings, connection: dict[str, Any], timeout_s: float = STORE_TIMEOUT_S
-) -> int | None:
+def write_tick(settings: Settings, timeout_s: float = STORE_TIMEOUT_S) -> int | None:
     """Write a record without meaning: without new data Spark fires no timeout after a restart.
 
     Returns:
         When the broker stored it, by its clock; None where the topic has no such times.
     """
-    headers = records.tick_headers()
+    headers, topic = records.tick_headers(), settings.topics.feedback
     tick = produce_and_wait(
-        connection, settings.topics.feedback, b"", headers=headers, timeout_s=timeout_s
+        settings.connection(), topic, b"", headers=headers, timeout_s=timeout_s
     )
     kind, time_ms = tick.timestamp()
     return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None

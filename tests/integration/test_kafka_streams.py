@@ -30,7 +30,7 @@ def test_kafka_streams_resolves_as_the_job_does(
         BenchSetting(settings, tmp_path, SEED, body_bytes=64, small=True).trial("streams").create()
     )
     trial.load(TRANSACTIONS)
-    write_tick(trial.settings, trial.stage.connection)  # the job ran before
+    write_tick(trial.settings)  # the job ran before
     halves = trial.settings.half_partitions
 
     with StreamsRun(trial, "kafka-streams", trial.real_topic) as streams:

@@ -33,4 +33,4 @@ def test_a_start_that_may_not_write_it_says_what_to_do(monkeypatch: pytest.Monke
     monkeypatch.setattr(announce, "Producer", Producer)
 
     with pytest.raises(BrokerError, match=r"no such rights.*that this user may write"):
-        announce.write_tick(Settings(), {})
+        announce.write_tick(Settings(bootstrap_servers="b:1"))
