@@ -15,8 +15,6 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.checkpoints.own_files.running import is_pipeline_running
-from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
 from checkback.sinks.kafka.transaction.epoch import RETIRED, retire
@@ -80,16 +78,6 @@ def require_silence(
     for one in predecessors:
         if markers_of(one.settings, settled_partitions, is_hasty=True) != one.markers:
             raise still_running(f"its query {one.query_id} has just written")
-
-
-def require_unlocked(settings: Settings) -> None:
-    """Refuse a rebuild while a job holds the lock of the checkpoint.
-
-    Raises:
-        CheckpointError: one does.
-    """
-    if is_pipeline_running(settings):
-        raise still_running("it holds the lock of its checkpoint")
 
 
 def still_running(sign: str) -> CheckpointError:

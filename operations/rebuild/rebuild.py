@@ -11,6 +11,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.own_files.relay_terms import Spans
+from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.verification import Problem, Verification
@@ -35,7 +37,6 @@ from checkback.operations.rebuild.predecessors import (
     end_predecessors,
     find_predecessors,
     require_silence,
-    require_unlocked,
     still_running,
 )
 from checkback.operations.rebuild.relayed import spans_on
@@ -50,7 +51,6 @@ from checkback.operations.rebuild.topic_spans import (
     TopicSpans,
     find_spans,
 )
-from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
@@ -87,6 +87,9 @@ CHOSEN_AT_REBUILD: Final = ("page_size", "state_partitions", "order", "op_topic_
 """What a checkpoint may have had otherwise. Without the old ops every half that waits is asked
 about."""
 OPEN_TRANSACTION_MARGIN_S: Final = 30.0
+FILE: Final = "rebuilding.json"
+"""Marks a folder as one that is being rebuilt. Without an identity such a folder holds nothing that
+the topics do not hold, too. No pipeline starts over it: the identity is written last."""
 ROWS: Final = f"{OUR_FOLDER}/restored"
 """The folder of the restored rows until they become state."""
 
@@ -196,7 +199,7 @@ class Rebuild:
         moved_to = store.move_aside() if is_there else ""
         store.delete_all()
         begun_ms = now_ms()
-        begin(store, begun_ms)
+        store.replace_own(FILE, json.dumps({"began_at_ms": begun_ms}))
         # Our own markers first: of two rebuilds at the same moment at least one then finds the
         # other's.
         own = self._sink(store.make_query_id())
@@ -263,7 +266,7 @@ class Rebuild:
             known = KnownDecided("" if topic is None else topic.topic_id, relayed)
             self.store.replace_own(TOPIC_FILE, known.to_json())
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
-        finish(self.store)
+        self.store.delete_own(FILE)
 
     def _history(self, positions: TopicSpans, now_ms: int, *, is_marked_topic: bool) -> DataFrame:
         settings, half = self.settings, self._names.half
@@ -337,7 +340,8 @@ class Rebuild:
 
     def _require_no_job(self, predecessors: list[Predecessor]) -> None:
         """Refuse the rebuild while a job plans batches here or writes to the settled topic."""
-        require_unlocked(self.settings)
+        if is_pipeline_running(self.settings):
+            raise still_running("it holds the lock of its checkpoint")
         planned = self.store.last_batch("offsets")
         watch_s = WATCH_S + min(self.settings.trigger_interval_ms / 1_000, TRIGGER_WATCH_S_MAX)
         if planned is not None and not predecessors:
@@ -363,6 +367,11 @@ class Rebuild:
     @property
     def _rules(self) -> Rules:
         return Rules.from_settings(self.settings)
+
+
+def is_unfinished(store: CheckpointStore) -> bool:
+    """Return whether an earlier rebuild is unfinished."""
+    return store.read_own(FILE) is not None and store.read_own(IDENTITY) is None
 
 
 def require_sound(

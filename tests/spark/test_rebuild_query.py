@@ -19,6 +19,7 @@ from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
+from checkback.operations.rebuild import rebuild
 from checkback.operations.rebuild.first_batch import run_first_batch
 from checkback.operations.rebuild.page import Known
 from checkback.operations.rebuild.topic_pages import (
@@ -28,7 +29,6 @@ from checkback.operations.rebuild.topic_pages import (
     marks_by_page,
     restore_function,
 )
-from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Action, Events, Outcome, Page, mark_key, pack_settled
 from checkback.streaming.pages.page_function import PageSettings
@@ -151,13 +151,11 @@ def test_a_rebuild_is_unfinished_from_its_beginning_until_the_identity_is_writte
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = CheckpointStore.of(spark, str(tmp_path / "checkpoint"))
-    assert not is_unfinished(store)
-    begin(store, NOW)
-    assert is_unfinished(store)
+    assert not rebuild.is_unfinished(store)
+    store.replace_own(rebuild.FILE, "{}")
+    assert rebuild.is_unfinished(store)
     store.replace_own("identity.json", "{}")
-    assert not is_unfinished(store)
-    finish(store)
-    assert store.sizes().keys() == {"checkback/identity.json"}
+    assert not rebuild.is_unfinished(store)
 
 
 def test_the_position_of_the_plan_is_replaced() -> None:
