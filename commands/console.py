@@ -92,18 +92,21 @@ def command(
     """
     import uvicorn
 
+    from checkback.console.access import Access
     from checkback.console.app import new_application
-    from checkback.console.context import new_console, open_sources
-    from checkback.console.overview import FigureSampler
+    from checkback.console.audit import Audit
+    from checkback.console.context import Console
+    from checkback.console.facts import KafkaFacts
+    from checkback.console.overview import FigureSampler, SnapshotReader
 
     chosen = access_rules(host, **rules)
-    sources = open_sources(settings, metrics_url)
+    facts = KafkaFacts.open(settings)
 
     def tell(entry: AuditEntry) -> None:
         output.line(entry.as_data(), audit_text(entry))
 
-    console = new_console(settings, sources, chosen, tell, is_secure=https)
-    sampler = FigureSampler(sources.snapshots, console.history)
+    console = Console(facts, Access(chosen), Audit(tell), is_secure=https)
+    sampler = FigureSampler(SnapshotReader(facts, metrics_url), console.history)
     names = allowed_hosts(host, hostnames, chosen)
     write_log_lines(settings.log_format, settings.log_level, loggers=(LOGGER, "uvicorn"))
     server = uvicorn.Server(

@@ -69,11 +69,6 @@ class AccessRules:
     anybody_reads: bool = True
     bodies: str = "operators"
 
-    @property
-    def can_sign_in(self) -> bool:
-        """Whether there is a token to sign in with."""
-        return bool(self.tokens)
-
 
 class TooManyFailuresError(Exception):
     """Too many wrong tokens came within a minute."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -11,20 +11,25 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from checkback.console.access import PROXY_SECRET_HEADER, Access, AccessRules, Visitor
+from checkback.console.access import PROXY_SECRET_HEADER, Access, Visitor
 from checkback.console.actions import OperatorAction, all_actions
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.facts import KafkaFacts
-from checkback.console.overview import History, SnapshotReader
-from checkback.console.pending_view import PendingView
+from checkback.console.overview import History
 from checkback.console.rendering import rendered
-from checkback.operations.transactions.timestamps import now_ms
-from checkback.protocol.configuration import Settings
 
 SESSION_COOKIE: Final = "checkback_session"
 FORM_BYTES_MAX: Final = 16_384
 NOTED_CHARACTERS_MAX: Final = 100
 """Of what a refused form says: the audit needs no more of it."""
+PAGES: Final = {
+    "/": "Overview",
+    "/pending": "Pending",
+    "/discarded": "Discarded",
+    "/refused": "Refused",
+    "/checkpoint": "Checkpoint",
+    "/actions": "Actions",
+}
 
 
 @dataclass(slots=True)
@@ -35,25 +40,15 @@ class Console:
         is_secure: whether browsers reach the console by https; cookies are then sent only so.
     """
 
-    settings: Settings
-    access: Access
     facts: KafkaFacts
-    pending: PendingView
-    history: History
-    actions: Mapping[str, OperatorAction]
+    access: Access
     audit: Audit
-    now_ms: Callable[[], int]
     is_secure: bool = False
-    pages: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "/": "Overview",
-            "/pending": "Pending",
-            "/discarded": "Discarded",
-            "/refused": "Refused",
-            "/checkpoint": "Checkpoint",
-            "/actions": "Actions",
-        }
-    )
+    history: History = field(default_factory=History)
+    actions: Mapping[str, OperatorAction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.actions = all_actions(self.facts)
 
 
 class SignInNeededError(Exception):
@@ -87,7 +82,7 @@ def note(request: Request, operator: str, action: str, **facts: str) -> None:
     """Add an entry to the audit."""
     console = console_of(request)
     peer = "" if request.client is None else request.client.host
-    console.audit.add(AuditEntry(console.now_ms(), operator, action, peer=peer, **facts))
+    console.audit.add(AuditEntry(console.facts.now_ms(), operator, action, peer=peer, **facts))
 
 
 def forbidden(request: Request, says: str, target: str = "") -> HTTPException:
@@ -149,10 +144,11 @@ def page(request: Request, visitor: Visitor, template: str, /, **context: Any) -
     console = console_of(request)
     shared = {
         "console": console,
-        "settings": console.settings,
+        "menu": PAGES,
+        "settings": console.facts.settings,
         "visitor": visitor,
         "here": request.url.path,
-        "now_ms": console.now_ms(),
+        "now_ms": console.facts.now_ms(),
     }
     return HTMLResponse(rendered(template, {**shared, **context}))
 
@@ -160,48 +156,3 @@ def page(request: Request, visitor: Visitor, template: str, /, **context: Any) -
 def part(request: Request, visitor: Visitor, template: str, **context: Any) -> HTMLResponse:
     """Return a part of a page, which the page loads."""
     return page(request, visitor, f"parts/{template}", **context)
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where everything that is shown comes from."""
-
-    pending: PendingView
-    facts: KafkaFacts
-    snapshots: SnapshotReader
-
-
-def open_sources(settings: Settings, metrics_url: str) -> Sources:
-    """Return the sources; nothing is read yet.
-
-    Raises:
-        ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker has to
-            be asked about. Later it would only be one more source that does not answer.
-    """
-    pending = PendingView(settings)
-    facts = KafkaFacts(settings, pending, now_ms)
-    if settings.bootstrap_servers:
-        facts.admin()
-    return Sources(pending, facts, SnapshotReader(settings, pending, metrics_url, now_ms))
-
-
-def new_console(
-    settings: Settings,
-    sources: Sources,
-    rules: AccessRules,
-    tell: Callable[[AuditEntry], None],
-    *,
-    is_secure: bool = False,
-) -> Console:
-    """Return the console."""
-    return Console(
-        settings,
-        Access(rules),
-        sources.facts,
-        sources.pending,
-        History(),
-        all_actions(sources.facts),
-        Audit(tell),
-        sources.facts.now_ms,
-        is_secure,
-    )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -33,6 +33,7 @@ from checkback.operations.transactions.history import (
     TransactionHistory,
     refused_event,
 )
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
@@ -73,6 +74,19 @@ class KafkaFacts:
     pending: PendingView
     now_ms: Callable[[], int]
     _admin: Any = field(default=None)
+
+    @classmethod
+    def open(cls, settings: Settings) -> Self:
+        """Return the facts; nothing is read yet.
+
+        Raises:
+            ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker
+                has to be asked about. Later it would only be one more source that does not answer.
+        """
+        facts = cls(settings, PendingView(settings), now_ms)
+        if settings.bootstrap_servers:
+            facts.admin()
+        return facts
 
     def groups(self) -> list[GroupRow]:
         """Return the groups that have pending halves or a check topic."""

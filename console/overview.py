@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import pairwise
@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from checkback.checkpoints.own_files.running import announced_url, is_pipeline_running
-from checkback.console.pending_view import PendingView
+from checkback.console.facts import KafkaFacts
 from checkback.operations.doctor.judgements import Result, judge_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
@@ -182,16 +182,15 @@ class SnapshotReader:
         metrics_url: the pipeline's metrics endpoint, "" for the one that it announces.
     """
 
-    settings: Settings
-    pending: PendingView
+    facts: KafkaFacts
     metrics_url: str
-    now_ms: Callable[[], int]
 
     def read(self) -> Snapshot:
         """Return what is known now; a source that does not answer is listed, not raised."""
-        now, missing = self.now_ms(), []
+        now, missing = self.facts.now_ms(), []
         known: dict[str, Any] = {}
-        runs = is_pipeline_running(self.settings) if self.settings.checkpoint else None
+        settings = self.facts.settings
+        runs = is_pipeline_running(settings) if settings.checkpoint else None
         finding = judge_running(runs)
         if finding is not None and finding.result is not Result.OK:
             says = f"{finding.says[0].upper()}{finding.says[1:]}."
@@ -204,17 +203,16 @@ class SnapshotReader:
                 known |= read(now)
             except CheckbackError as error:
                 missing.append(Missing(what, error.message, error.remedy))
-        name = self.settings.application_id
-        return Snapshot(now, name, missing=tuple(missing), **known)
+        return Snapshot(now, settings.application_id, missing=tuple(missing), **known)
 
     def _from_checkpoint(self, now_ms: int) -> dict[str, Any]:
-        table = self.pending.refresh().table
+        table = self.facts.pending.refresh().table
         oldest_ms = int(table.rows["store_time_ms"][0]) if len(table.rows) else None
         age_ms = None if oldest_ms is None else max(0, now_ms - oldest_ms)
         return {"pending": len(table.rows), "oldest_age_ms": age_ms}
 
     def _from_metrics(self, now_ms: int) -> dict[str, Any]:
-        url = self.metrics_url or announced_metrics(self.settings)
+        url = self.metrics_url or announced_metrics(self.facts.settings)
         if not url:
             raise CheckbackError(
                 "The pipeline's endpoint is not known, so what it has counted is missing.",

@@ -32,8 +32,7 @@ router, parts = APIRouter(), APIRouter(prefix="/parts")
 @router.get("/")
 def overview(request: Request, visitor: Reader) -> HTMLResponse:
     """Show what the pipeline is doing."""
-    console = console_of(request)
-    history = console.history
+    history = console_of(request).history
     return page(request, visitor, "overview.html", snapshot=history.latest, plots=history.plots())
 
 
@@ -91,11 +90,11 @@ def pending_part(
     number: int = 1,
 ) -> HTMLResponse:
     """Show a page of pending transactions."""
-    console = console_of(request)
+    facts = console_of(request).facts
     require_page(older_than, sort, number)
-    until_ms = stored_until_ms(older_than, console.now_ms())
+    until_ms = stored_until_ms(older_than, facts.now_ms())
     first = (number - 1) * PAGE_ROWS
-    found = console.pending.page(sort, first, PAGE_ROWS, group, until_ms)
+    found = facts.pending.page(sort, first, PAGE_ROWS, group, until_ms)
     chosen = {"group": group, "older_than": older_than, "sort": sort}
     return part(
         request, visitor, "pending.html", found=found, number=number, first=first,
@@ -130,12 +129,11 @@ def transaction_part(request: Request, visitor: Reader, name: str) -> HTMLRespon
 def _history_context(
     request: Request, history: TransactionHistory, *, sees_bodies: bool
 ) -> dict[str, Any]:
-    console, body, waits = console_of(request), None, None
+    facts, body, waits = console_of(request).facts, None, None
     if history.verdict == PENDING and history.group:
-        group = console.facts.group(history.group)
-        waits = waiting(history, group, console.settings.check_max)
+        waits = waiting(history, facts.group(history.group), facts.settings.check_max)
     if sees_bodies and history.of_kind("half"):
-        body = console.facts.record(console.settings.topics.half, history.half_at).value
+        body = facts.record(facts.settings.topics.half, history.half_at).value
     return {
         "history": history,
         "entries": timeline(history),
@@ -186,7 +184,7 @@ def refused_part(request: Request, visitor: Reader, reason: str = "") -> HTMLRes
 @router.get("/records/{kind}/{at}")
 def record(request: Request, visitor: Reader, kind: str, at: str) -> HTMLResponse:
     """Show one discarded or refused record."""
-    topics = console_of(request).settings.topics
+    topics = console_of(request).facts.settings.topics
     known = {"discarded": topics.discarded, "refused": topics.refused}
     if kind not in known:
         raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such page.")
@@ -196,7 +194,7 @@ def record(request: Request, visitor: Reader, kind: str, at: str) -> HTMLRespons
 @parts.get("/records/{kind}/{at}")
 def record_part(request: Request, visitor: Reader, kind: str, at: str) -> HTMLResponse:
     """Show one record; its key, properties and body only to those who may see them."""
-    topics = console_of(request).settings.topics
+    topics = console_of(request).facts.settings.topics
     topic = topics.discarded if kind == "discarded" else topics.refused
     found = console_of(request).facts.record(topic, parsed(at))
     return part(request, visitor, "record.html", record=found)

@@ -14,13 +14,13 @@ from tests.integration.browsing import NEEDS_BROWSER, loaded, opened, served, st
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.console.access import AccessRules, digest
+from checkback.console.access import Access, AccessRules, digest
 from checkback.console.actions import Resend, Resolve, Resume, parse_request
 from checkback.console.app import new_application
-from checkback.console.audit import AuditEntry
-from checkback.console.context import new_console, open_sources
+from checkback.console.audit import Audit, AuditEntry
+from checkback.console.context import Console
 from checkback.console.facts import KafkaFacts
-from checkback.console.overview import UNKNOWN, FigureSampler
+from checkback.console.overview import UNKNOWN, FigureSampler, SnapshotReader
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import breakable
 from checkback.deploy.broker import EmbeddedBroker
@@ -81,12 +81,12 @@ def stage(
     topics.send_op(halves["nowhere"], "nowhere", COMMIT)
     with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started")
-        sources = open_sources(settings, "")
+        facts = KafkaFacts.open(settings)
         told: list[AuditEntry] = []
         rules = AccessRules({digest(TOKEN): "kim"})
-        console = new_console(settings, sources, rules, told.append)
+        console = Console(facts, Access(rules), Audit(told.append))
         wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
-        sampler = FigureSampler(sources.snapshots, console.history, interval_s=0.3)
+        sampler = FigureSampler(SnapshotReader(facts, ""), console.history, interval_s=0.3)
         app = new_application(console, sampler)
         with TestClient(app, base_url="http://localhost") as client:
             client.post("/sign-in", data={"token": TOKEN})

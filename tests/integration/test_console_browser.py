@@ -55,7 +55,7 @@ def busy_snapshot(stage: Stage, number: int) -> Snapshot:
     """A snapshot of a pipeline at work."""
     wave = abs((number * 7) % 40 - 20)
     return Snapshot(
-        stage.console.now_ms() - (120 - number) * 2_000,
+        stage.console.facts.now_ms() - (120 - number) * 2_000,
         "orders",
         pending=1_000_000 + 1_800 * wave,
         oldest_age_ms=780_000 + number * 2_000,

@@ -16,11 +16,11 @@ from tests.unit.state.building import RULES
 from checkback.checkpoints.own_files.batch_terms import BatchTerms, TermsNote
 from checkback.checkpoints.pending.pending_halves import PendingTable, group_tag
 from checkback.checkpoints.spark_files.state_rows import StoredPage
-from checkback.console.access import AccessRules, digest
+from checkback.console.access import Access, AccessRules, digest
 from checkback.console.actions import ActionRequest, ActionResult, OperatorAction, Preview
 from checkback.console.app import new_application
-from checkback.console.audit import AuditEntry
-from checkback.console.context import Console, Sources, new_console
+from checkback.console.audit import Audit, AuditEntry
+from checkback.console.context import Console
 from checkback.console.facts import GroupRow, KafkaFacts
 from checkback.console.overview import SnapshotReader
 from checkback.console.pending_view import PendingView, Reading
@@ -279,7 +279,7 @@ class Stage:
     """A console and what it did."""
 
     console: Console
-    sources: Sources
+    snapshots: SnapshotReader
     action: MadeUpAction
     told: list[AuditEntry]
 
@@ -294,7 +294,7 @@ class Stage:
 
     def look(self) -> None:
         """Take a snapshot."""
-        self.console.history.add(self.sources.snapshots.read())
+        self.console.history.add(self.snapshots.read())
 
 
 def make_stage(
@@ -305,11 +305,10 @@ def make_stage(
     )
     view = PendingView(settings, lambda *_: reading(), lambda _: HalfTopic(), clock_s=lambda: 0.0)
     facts = MadeUpFacts(settings, view, lambda: NOW_MS)
-    sources = Sources(view, facts, SnapshotReader(settings, view, metrics_url, lambda: NOW_MS))
     told: list[AuditEntry] = []
     chosen = rules or AccessRules({digest(TOKEN): OPERATOR})
-    console = new_console(settings, sources, chosen, told.append)
+    console = Console(facts, Access(chosen), Audit(told.append))
     action = MadeUpAction()
     actions: dict[str, OperatorAction] = {**console.actions, "resolve": action}
     console.actions = actions
-    return Stage(console, sources, action, told)
+    return Stage(console, SnapshotReader(facts, metrics_url), action, told)

@@ -80,7 +80,7 @@ def test_while_a_job_starts_the_checkpoint_says_what_is_pending(
 ) -> None:
     monkeypatch.setattr(figures, "_answer", lambda _: STARTING)
 
-    both = make_stage(tmp_path, metrics_url="http://metrics").sources.snapshots.read()
+    both = make_stage(tmp_path, metrics_url="http://metrics").snapshots.read()
 
     assert (both.pending, both.oldest_age_ms) == (11, 13 * 60_000)
     assert both.totals["committed"] == 1_000
@@ -97,10 +97,10 @@ def test_the_running_job_is_newer_than_its_checkpoint_and_missing_sources_are_sa
 ) -> None:
     monkeypatch.setattr(figures, "_answer", lambda _: TEXT)
     stage = make_stage(tmp_path, metrics_url="http://metrics")
-    both = stage.sources.snapshots.read()
+    both = stage.snapshots.read()
     assert (both.pending, both.totals["committed"], both.missing) == (41, 1_000, ())
 
-    alone = replace(stage.sources.snapshots, metrics_url="").read()
+    alone = replace(stage.snapshots, metrics_url="").read()
     assert (alone.pending, alone.oldest_age_ms, alone.totals) == (11, 13 * 60_000, {})
     assert [one.what for one in alone.missing] == ["metrics"]
 

@@ -124,7 +124,7 @@ def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
             looks.append(1)
             if len(looks) < 3:
                 raise RuntimeError("a defect")
-            return stage.sources.snapshots.read()
+            return stage.snapshots.read()
 
     history = History()
     sampler = FigureSampler(Failing(), history, interval_s=0.001)  # type: ignore[arg-type]

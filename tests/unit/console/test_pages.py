@@ -87,8 +87,8 @@ def test_a_checkpoint_that_can_not_be_read_hides_nothing_of_what_kafka_knows(
     tmp_path: Path,
 ) -> None:
     stage = make_stage(tmp_path)
-    view = PendingView(stage.console.settings)  # without the setting `checkpoint`
-    stage.console.pending = stage.sources.snapshots.pending = view
+    facts = stage.console.facts
+    facts.pending = PendingView(facts.settings)  # without the setting `checkpoint`
     stage.look()
     client = stage.client()
 
