@@ -99,10 +99,7 @@ def _lost_records(connection: Mapping[str, Any], files: ReadableCheckpoint) -> l
         epochs = next((one.terms.leader_epochs for one in reversed(all_notes(files))), {})
     ends = log_ends(AdminClient({**connection}), read) if read else {}
     lost = KeptRecords(connection).lost(read, epochs, ends)
-    return [
-        Problem("lost-records", f"{one.place[0]}-{one.place[1]}", one.says(), REBUILD)
-        for one in lost
-    ]
+    return [Problem("lost-records", name, says, REBUILD) for name, says in lost.items()]
 
 
 def ledger_batch(settings: Settings, query_id: str) -> int | None:

@@ -43,22 +43,6 @@ LogEnds = Mapping[Place, LogEnd]
 LeaderEpochs = Mapping[Place, LeaderEpoch]
 
 
-@dataclass(frozen=True, slots=True)
-class LostRecords:
-    """A partition that lost records which were read."""
-
-    place: Place
-    read_to: int
-    lost_from: int
-
-    def says(self) -> str:
-        """Return the loss as a sentence."""
-        return (
-            f"{self.place[0]}-{self.place[1]} was read up to offset {self.read_to}, and lost what "
-            f"stood from offset {self.lost_from} on."
-        )
-
-
 def read_to(checkpoint: ReadableCheckpoint) -> dict[Place, int]:
     """Return the offset up to which a checkpoint has read each partition; {} if it has no plan.
 
@@ -108,22 +92,21 @@ class KeptRecords:
         lost = self._lost(read, epochs, ends)
         if lost:
             raise CheckpointError(
-                "Kafka lost records that the job had read: "
-                f"{' '.join(loss.says() for loss in lost)}",
+                f"Kafka lost records that the job had read: {' '.join(lost.values())}",
                 remedy=REMEDY,
-                lost=[f"{loss.place[0]}-{loss.place[1]}" for loss in lost],
+                lost=[*lost],
             )
         return ends
 
     def lost(
         self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
-    ) -> list[LostRecords]:
-        """Return the partitions that `require` refuses."""
+    ) -> dict[str, str]:
+        """Return the partitions that `require` refuses; of each a sentence with what it lost."""
         return self._lost(read, epochs, self._confirmed(read, ends))
 
     def _lost(
         self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
-    ) -> list[LostRecords]:
+    ) -> dict[str, str]:
         known = {place: at for place, at in sorted(read.items()) if place in ends}
         early = {place: ends[place].offset for place in _too_early(known, ends)}
         changed = {
@@ -134,7 +117,11 @@ class KeptRecords:
             and ends[place].leader_epoch > epochs[place].number
         }
         found = early | (self._truncated(changed) if changed else {})
-        return [LostRecords(place, known[place], found[place]) for place in sorted(found)]
+        return {
+            f"{topic}-{number}": f"{topic}-{number} was read up to offset {known[topic, number]},"
+            f" and lost what stood from offset {lost_from} on."
+            for (topic, number), lost_from in sorted(found.items())
+        }
 
     def _confirmed(self, read: Mapping[Place, int], ends: LogEnds) -> LogEnds:
         """Return the ends; those that come too early are asked for again for a while."""
