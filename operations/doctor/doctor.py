@@ -43,7 +43,6 @@ from checkback.operations.topics.lag import oldest_unread_ms, read_positions, to
 from checkback.operations.topics.position import Position
 from checkback.operations.transactions.pending import groups_pending, records_at
 from checkback.protocol.configuration import Settings
-from checkback.protocol.records import tick_headers
 from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
@@ -55,12 +54,11 @@ from checkback.sinks.records.router import Refusal, Router
 from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions
-from checkback.streaming.start.announce import produce_and_wait
+from checkback.streaming.start.announce import write_tick
 from checkback.streaming.start.checkpoint_layout import fitted, require_same_settings
 from checkback.streaming.start.preflight import require_markers, require_usable_clients
 from checkback.streaming.start.sink_choices import sink_settings
 
-LOG_APPEND_TIME: Final = 2
 MOST_AT_ONCE: Final = 10
 BRIEF_LOOK_S: Final = 0.1
 STALL_LOOK_S: Final = 2.0
@@ -136,11 +134,8 @@ class Doctor:
         topic = self._settings.topics.feedback
         if topic not in self._broker_checks.found:
             return
-        before_ms = self._now_ms()
-        # Not idempotent: such a producer would first wait half a second for its id.
-        tick = produce_and_wait(self._connection, topic, b"", headers=tick_headers())
-        kind, appended_ms = tick.timestamp()
-        if kind == LOG_APPEND_TIME:
+        before_ms, appended_ms = self._now_ms(), write_tick(self._settings)
+        if appended_ms is not None:
             yield judge_clock(before_ms, appended_ms, self._now_ms())
         else:
             remedy = f"Set message.timestamp.type of {topic} to LogAppendTime."

@@ -51,6 +51,7 @@ def write_tick(settings: Settings, timeout_s: float = STORE_TIMEOUT_S) -> int | 
     Returns:
         When the broker stored it, by its clock; None where the topic has no such times.
     """
+    # Not idempotent: such a producer would first wait half a second for its id.
     headers, topic = records.tick_headers(), settings.topics.feedback
     tick = produce_and_wait(
         settings.connection(), topic, b"", headers=headers, timeout_s=timeout_s
