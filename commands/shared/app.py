@@ -20,7 +20,6 @@ from checkback.commands.shared.output import CommandOutput
 from checkback.commands.version import version_text
 from checkback.protocol.errors import CheckbackError
 
-
 NOUNS: Final[Mapping[str, str]] = {
     "acl": "Explain access control, check its rules, print Kafka's grants.",
     "broker": "Run a local Kafka broker.",

@@ -91,7 +91,9 @@ def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Deco
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def chosen(*args: Any, group: str, topic: str, reason: str | None, **rest: Any) -> Any:
-            until_ms, from_ms = (ago_ms(rest.pop(age, None)) for age in ("older_than", "newer_than"))
+            until_ms, from_ms = (
+                ago_ms(rest.pop(age, None)) for age in ("older_than", "newer_than")
+            )
             code, name = reasons[reason] if reason else "", rest.get("name", "")
             wanted = RecordFilter(name, group, topic, code, until_ms, from_ms)
             return function(*args, wanted=wanted, **rest)

@@ -143,9 +143,7 @@ def _followed(
         headers = signer.op(topics.op, half_at.partition, key, value, headers)
     op_at = append(settings.connection(), topics.op, half_at.partition, key, value, headers)
     outcome = OpOutcome(topics, half_at, op_at)
-    for record in scanner.follow(
-        starts, lambda: outcome.is_complete or time.monotonic() > until_s
-    ):
+    for record in scanner.follow(starts, lambda: outcome.is_complete or time.monotonic() > until_s):
         outcome.take(record)
     return outcome
 

@@ -118,9 +118,7 @@ class Job:
 
     def __post_init__(self) -> None:
         self._access = AccessWatch(rule_source(self.settings))
-        self._clock = AheadWatch(
-            lambda: write_tick(self.settings, CLOCK_S), lambda: self.now_ms()
-        )
+        self._clock = AheadWatch(lambda: write_tick(self.settings, CLOCK_S), lambda: self.now_ms())
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""

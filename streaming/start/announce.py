@@ -53,9 +53,7 @@ def write_tick(settings: Settings, timeout_s: float = STORE_TIMEOUT_S) -> int | 
     """
     # Not idempotent: such a producer would first wait half a second for its id.
     headers, topic = records.tick_headers(), settings.topics.feedback
-    tick = produce_and_wait(
-        settings.connection(), topic, b"", headers=headers, timeout_s=timeout_s
-    )
+    tick = produce_and_wait(settings.connection(), topic, b"", headers=headers, timeout_s=timeout_s)
     kind, time_ms = tick.timestamp()
     return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None
 

@@ -110,9 +110,7 @@ def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
 
 def test_the_first_page_that_has_something_to_do_is_known() -> None:
     index = PendingIndex()
-    index.update(
-        [PageStatus(0, 0, 1, 5, wake_at_ms=900), PageStatus(0, 1, 0, -1, wake_at_ms=700)]
-    )
+    index.update([PageStatus(0, 0, 1, 5, wake_at_ms=900), PageStatus(0, 1, 0, -1, wake_at_ms=700)])
 
     assert index.next_wake_ms == 700
     index.update([PageStatus(0, 1, 0, -1)])

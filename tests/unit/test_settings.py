@@ -47,7 +47,10 @@ def config(tmp_path: Path) -> Path:
 
 def show(*arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
     ran = CliRunner().invoke(
-        config_command, ["show", "--output", "json", *arguments], env=environment, obj=CommandOutput()
+        config_command,
+        ["show", "--output", "json", *arguments],
+        env=environment,
+        obj=CommandOutput(),
     )
     assert ran.exception is None, ran.exception
     shown: dict[str, dict[str, Any]] = json.loads(ran.stdout)["settings"]
@@ -249,7 +252,9 @@ def test_without_a_port_of_its_own_an_endpoint_is_for_this_machine_alone(
 
 
 def test_a_flag_of_a_family_must_be_a_pair() -> None:
-    ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=CommandOutput())
+    ran = CliRunner().invoke(
+        config_command, ["show", "--kafka", "secret-alone"], obj=CommandOutput()
+    )
 
     assert isinstance(ran.exception, ConfigurationError)
     assert "--kafka takes KEY=VALUE" in str(ran.exception)

@@ -143,7 +143,7 @@ class MarkerStore:
 def markers_of(
     settings: SinkSettings, state_partitions: int, *, is_hasty: bool = False
 ) -> dict[int, Marker]:
-    """Return the markers that there are, as `read` or `read_hastily` does, by its own connection."""
+    """Return the markers that there are, as `read` or `read_hastily` does, by a new connection."""
     with closing(MarkerStore(settings)) as store:
         read = store.read_hastily if is_hasty else store.read
         return read(list(range(state_partitions)))

@@ -18,9 +18,7 @@ from checkback.checkpoints.spark_files.logs import SHUFFLE_PARTITIONS
 
 TERMS = TermsNote(1_000, BatchTerms(RULES))
 END_BLOCK = b"LZ4Block\x15" + bytes(12)
-CHANGELOG = (
-    b"LZ4Block" + struct.pack("<Biii", 0x15, 4, 4, 0) + struct.pack(">i", -1) + END_BLOCK
-)
+CHANGELOG = b"LZ4Block" + struct.pack("<Biii", 0x15, 4, 4, 0) + struct.pack(">i", -1) + END_BLOCK
 """The changes of a batch that changed nothing."""
 
 
