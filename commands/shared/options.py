@@ -107,7 +107,7 @@ def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Deco
 
 
 def ago_ms(age_ms: int | None) -> int | None:
-    """Return the time that is so long ago, None for no age."""
+    """Return when something of that age happened, None for no age."""
     return None if age_ms is None else now_ms() - age_ms
 
 

@@ -514,7 +514,7 @@ class Driver:
         reading = RelayReading(NAMES, spans, self._newest_marks) if spans else None
         return TermsOfRun(
             self.store, self.store, RULES, AccessVersion(), self._ends,
-            lambda _, __, ends: ends, lambda: None, lambda: 0,
+            lambda _, __, ends: ends, dict, lambda: 0,
             lambda batch: batch in world.written, NAMES.half, PAGE_SIZE, reading,
         )  # fmt: skip
 

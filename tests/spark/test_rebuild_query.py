@@ -15,7 +15,7 @@ from tests.property.model import COMMIT, ROLLBACK, Record
 from tests.property.paged import events_of
 from tests.unit.state.building import RULES, SENT, Story, half, op
 
-from checkback.checkpoints.local_files import LocalCheckpoint
+from checkback.checkpoints.pending.status import read_page_statuses
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
@@ -140,11 +140,15 @@ def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
     outcomes = {one.page: one for one in map(Outcome.unpack, written)}
     commits = outcomes[1].offset[outcomes[1].action == Action.COMMIT]
     assert commits.tolist() == [4]
-    held = read_state(LocalCheckpoint(Path(checkpoint)))
+    files = CheckpointStore.of(spark, checkpoint)
+    files.replace("offsets/0", plan_with_ends(files.read("offsets/0").decode(), {"half": {"0": 6}}))
+    held = read_state(files)
     assert held is not None
     pages = {page.page: page for page in (Page.unpack(one.blob) for one in held.pages)}
     assert pages[0].halves.index.tolist() == [1, 2, 3]
     assert (pages[1].pending, pages[1].settled.verdict.tolist()) == (0, [1, 0, 0, 0])
+    told = {one.page: (one.pending, one.oldest_ms) for one in read_page_statuses(files)}
+    assert told == {number: (page.pending, page.oldest_ms) for number, page in pages.items()}
 
 
 def test_a_rebuild_is_unfinished_from_its_beginning_until_the_identity_is_written(

@@ -108,7 +108,7 @@ class Terms:
             AccessVersion(),
             brokers.log_ends,
             brokers.require,
-            lambda: None,
+            dict,
             lambda: self._ahead_ms,
             begun,
             names.half,
