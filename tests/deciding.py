@@ -1,4 +1,4 @@
-"""Short ways for tests to write rules, outcomes and halves, and to read decided ops."""
+"""Short ways for tests to write rules, outcomes, halves and records, and to read decided ops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from confluent_kafka import Message
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import OP_KIND_HEADERS, OpKind
@@ -45,6 +46,25 @@ def plain_half(transaction_id: str, real_topic: str, group: str = "g") -> Header
     return half_headers(
         producer_group=group, transaction_id=transaction_id, real_topic=real_topic, properties={}
     )
+
+
+def message(**given: Any) -> Any:
+    """A record as confluent-kafka gives it to a consumer; the stubs know no constructor."""
+    make: Any = Message
+    return make(**given)
+
+
+class Unnameable:
+    """In place of a record with a header name that is no UTF-8, as confluent-kafka has it."""
+
+    def __init__(self, record: Any) -> None:
+        self._record = record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record, name)
+
+    def headers(self) -> Any:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
 
 class DecidedOp(NamedTuple):

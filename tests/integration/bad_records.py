@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -58,8 +59,10 @@ def set_topic_config(connection: Mapping[str, Any], topic: str, **config: str) -
 
     def is_applied() -> bool:
         """Tell whether the broker says so, too: the controller has answered before."""
-        found = client.describe_configs([described])[described].result()
-        return all(found[key.replace("_", ".")].value == value for key, value in config.items())
+        with suppress(KafkaException):  # where it has not even heard of the topic
+            found = client.describe_configs([described])[described].result()
+            return all(found[key.replace("_", ".")].value == value for key, value in config.items())
+        return False
 
     wait_until(is_applied, what=f"{topic} with {config}")
 

@@ -73,15 +73,6 @@ def wait_for_idle(stage: Stage) -> None:
     wait_until(lambda: stage.lag() == 0, PATIENCE_S, what="no lag")
 
 
-def remove(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        (folder / file).unlink()
-        return file
-
-    return damage
-
-
 def cut(name: str) -> Callable[[Path, int], str]:
     def damage(folder: Path, batch: int) -> str:
         file = name.format(before=batch - 1, batch=batch, version=batch + 1)

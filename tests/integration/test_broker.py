@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 from tests.integration.running import COMMAND, wait_until
+from tests.programs import checkback
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
@@ -28,12 +29,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     folder = tmp_path_factory.mktemp("broker")
     with EmbeddedBroker(folder, jvm_options=QUICK_START) as running:
         yield running
-
-
-def checkback(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 def write(servers: str, topic: str, value: bytes) -> None:

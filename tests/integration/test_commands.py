@@ -12,23 +12,11 @@ import sys
 from pathlib import Path
 
 from tests.integration.running import SPARK, printed_without
+from tests.programs import COMMAND, checkback, output_of
 
 from checkback.commands.shared.app import NOUNS
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.errors import BrokerError
-
-CHECKBACK = str(Path(sys.executable).with_name("checkback"))
-
-
-def checkback(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CHECKBACK, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
 
 
 def test_help_names_every_noun_and_imports_nothing_that_takes_long() -> None:
@@ -45,9 +33,9 @@ def test_streams_that_are_closed_change_no_exit_code(tmp_path: Path) -> None:
     """As where a supervisor starts it without them; exit codes tell it whether to try again."""
     run = f"run --bootstrap-servers 127.0.0.1:1 --checkpoint {tmp_path}/none"
 
-    assert in_shell(f"{CHECKBACK} {run} <&- >&- 2>&-") == BrokerError.exit_code
+    assert in_shell(f"{COMMAND} {run} <&- >&- 2>&-") == BrokerError.exit_code
     for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
-        assert in_shell(f"{CHECKBACK} config show {closed}") == 0, closed
+        assert in_shell(f"{COMMAND} config show {closed}") == 0, closed
 
 
 def test_what_a_child_gets_in_place_of_a_closed_stream_is_no_file_of_ours() -> None:
@@ -68,9 +56,8 @@ def test_nouns_that_need_no_spark_do_not_import_it() -> None:
         " if importlib.import_module(name) and 'pyspark' in sys.modules])"
     )
     modules = [f"checkback.commands.{noun}" for noun in nouns]
-    found = subprocess.check_output([sys.executable, "-c", program, *modules], text=True)
 
-    assert found.strip() == "[]", "the first of them imports Spark"
+    assert output_of(program, *modules).strip() == "[]", "the first of them imports Spark"
 
 
 def test_an_error_is_one_line_for_people_and_an_object_for_programs() -> None:
@@ -104,7 +91,7 @@ def test_a_reader_that_has_gone_ends_it_as_sigpipe_would() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(
-        [CHECKBACK, "config", "show"], stdout=writing, stderr=subprocess.PIPE, check=False
+        [COMMAND, "config", "show"], stdout=writing, stderr=subprocess.PIPE, check=False
     )
     os.close(writing)
 

@@ -59,6 +59,12 @@ class Clients:
         found.init_transactions(TIMEOUT_S)
         return found
 
+    def begun(self, **settings: Any) -> Any:
+        """Return a producer with an open transaction."""
+        found = self.producer(**settings)
+        found.begin_transaction()
+        return found
+
     def take(self, error: KafkaError | None, _: Message) -> None:
         self.rejected.extend([] if error is None else [error.code()])
 
@@ -162,8 +168,7 @@ def test_records_of_an_aborted_transaction_are_never_seen(clients: Clients) -> N
 
 
 def test_an_open_transaction_holds_readers_up(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.send(producer, b"a", b"b")
 
     assert (clients.bodies(), clients.end()) == ([], 0)
@@ -173,8 +178,7 @@ def test_an_open_transaction_holds_readers_up(clients: Clients) -> None:
 
 
 def test_a_successor_ends_the_open_transaction_and_shuts_its_writer_out(clients: Clients) -> None:
-    old = clients.producer()
-    old.begin_transaction()
+    old = clients.begun()
     clients.send(old, b"never")
     clients.move(old, 7)
 
@@ -188,8 +192,7 @@ def test_a_successor_ends_the_open_transaction_and_shuts_its_writer_out(clients:
 
 
 def test_a_successor_shuts_a_writer_out_that_only_sends(clients: Clients) -> None:
-    old = clients.producer()
-    old.begin_transaction()
+    old = clients.begun()
     clients.send(old, b"never")
     clients.producer()
     old.produce(clients.topic, b"late", None, 0)
@@ -201,8 +204,7 @@ def test_a_successor_shuts_a_writer_out_that_only_sends(clients: Clients) -> Non
 
 
 def test_offsets_of_a_transaction_count_once_it_is_committed(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.move(producer, 7)
 
     error = failure_of(lambda: clients.committed(SHORT_S))
@@ -212,8 +214,7 @@ def test_offsets_of_a_transaction_count_once_it_is_committed(clients: Clients) -
 
 
 def test_a_reset_takes_the_metadata_away(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.move(producer, 7)
     producer.commit_transaction(TIMEOUT_S)
 
@@ -223,8 +224,7 @@ def test_a_reset_takes_the_metadata_away(clients: Clients) -> None:
 
 
 def test_of_a_reset_and_an_older_commit_that_ends_later_the_reset_holds(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.move(producer, 7)
     clients.reset(3)
     producer.commit_transaction(TIMEOUT_S)
@@ -233,8 +233,7 @@ def test_of_a_reset_and_an_older_commit_that_ends_later_the_reset_holds(clients:
 
 
 def test_a_deleted_group_loses_what_is_pending_too(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.move(producer, 6)
     producer.commit_transaction(TIMEOUT_S)
     producer.begin_transaction()
@@ -246,8 +245,7 @@ def test_a_deleted_group_loses_what_is_pending_too(clients: Clients) -> None:
 
 
 def test_a_batch_too_large_for_its_topic_is_rejected_record_by_record(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     clients.send(producer, bytes(700), bytes(700))
 
     assert clients.rejected == [KafkaError.MSG_SIZE_TOO_LARGE] * 2
@@ -257,8 +255,7 @@ def test_a_batch_too_large_for_its_topic_is_rejected_record_by_record(clients: C
 
 
 def test_a_record_too_large_for_its_producer_is_not_queued(clients: Clients) -> None:
-    producer = clients.producer(**{"message.max.bytes": 2_000})
-    producer.begin_transaction()
+    producer = clients.begun(**{"message.max.bytes": 2_000})
 
     error = failure_of(lambda: producer.produce(clients.topic, bytes(3_000), None, 0))
     assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -284,8 +281,7 @@ def test_a_transaction_without_anything_in_it_can_be_committed(clients: Clients)
 
 
 def test_a_producer_that_is_closed_ends_what_it_has_open(clients: Clients) -> None:
-    producer = clients.producer()
-    producer.begin_transaction()
+    producer = clients.begun()
     # By position, as confluent-kafka takes them.
     producer.produce(clients.topic, b"a", b"k", 0, None, None, 17, [("name", b"value")])
     producer.flush(TIMEOUT_S)

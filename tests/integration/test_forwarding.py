@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
+from tests.integration.bad_records import bodies, make_topic
 from tests.integration.forwarded import (
     RANDOM_HALVES,
     REAL_QID,
@@ -31,19 +31,10 @@ from checkback.protocol.properties import first_value
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.native.clients import NativeSender
 from checkback.sinks.native.library import native
+from checkback.sinks.partition.writer import BatchWriter
 from checkback.state import Action
 from checkback.state.formats.identity import identity_words
 from checkback.state.formats.outcome import REST_UNKNOWN
-
-
-def make_topics(world: World) -> None:
-    topics = [
-        NewTopic(f"{world.real}-narrow", 1, 1, config={"max.message.bytes": "4000"}),
-        NewTopic(f"{world.real}-compacted", 1, 1, config={"cleanup.policy": "compact"}),
-    ]
-    admin = AdminClient(dict(world.settings.connection))
-    for future in admin.create_topics(topics).values():
-        future.result()
 
 
 def comparable(found: dict[tuple[str, int], list[Final]]) -> Any:
@@ -73,7 +64,8 @@ def same_both_ways(world: World, batch: list[Any]) -> None:
 
 
 def test_odd_halves_become_the_same_either_way(world: World) -> None:
-    make_topics(world)
+    make_topic(world, "narrow", max_message_bytes="4000")
+    make_topic(world, "compacted", cleanup_policy="compact")
     halves = odd_halves(world)
     send(world, halves)
 
@@ -87,7 +79,7 @@ def test_a_half_that_only_the_broker_finds_too_large_is_found_out(world: World) 
     send(world, [*far, wide, *far])
 
     same_both_ways(world, [commits(*range(11))])
-    assert [body for _, body, _ in world.read(world.names.refused)] == [b"wide", b"wide"]
+    assert bodies(world, world.names.refused) == [b"wide", b"wide"]
 
 
 def test_ordinary_halves_become_the_same_either_way(world: World) -> None:
@@ -171,11 +163,9 @@ def test_names_of_topics_without_end_are_not_all_looked_through(
         add_topic(sender, name, known)
 
     monkeypatch.setattr(NativeSender, "add_topic", counted)
+    second = make_topic(world, "2")
     nowhere = [to(f"{world.real}-nowhere-{number}") for number in range(1_500)]
-    halves = [*nowhere[:750], to(world.real), *nowhere[750:], to(f"{world.real}-2"), to(world.real)]
-    admin = AdminClient(dict(world.settings.connection))
-    [made] = admin.create_topics([NewTopic(f"{world.real}-2", 1, 1)]).values()
-    made.result()
+    halves = [*nowhere[:750], to(world.real), *nowhere[750:], to(second), to(world.real)]
     send(world, [(b"key", b"%d" % at, headers) for at, headers in enumerate(halves)])
 
     report = world.writer().write([commits(*range(len(halves)))], 0)
@@ -183,7 +173,7 @@ def test_names_of_topics_without_end_are_not_all_looked_through(
     assert len(added) == len(set(added)) == 1_000
     assert (report.counts["finals"], report.refused["REAL_TOPIC_MISSING"]) == (3, 1_500)
     assert [body for _, body, _ in world.read(world.real)] == [b"750", b"1502"]
-    assert [body for _, body, _ in world.read(f"{world.real}-2")] == [b"1501"]
+    assert [body for _, body, _ in world.read(second)] == [b"1501"]
 
 
 def test_what_is_no_commit_goes_between_them_as_ever(world: World) -> None:
@@ -203,8 +193,8 @@ def test_halves_far_from_one_another_and_out_of_turn(world: World) -> None:
     writer.write([commits(2_999, 0, 1, 700, 1_500)], 0)
     writer.write([commits(2, 699, 2_998)], 1)
 
-    bodies = sorted(int(body or b"") for _, body, _ in world.read(world.real))
-    assert bodies == [0, 1, 2, 699, 700, 1_500, 2_998, 2_999]
+    found = sorted(map(int, bodies(world, world.real)))
+    assert found == [0, 1, 2, 699, 700, 1_500, 2_998, 2_999]
 
 
 def test_more_than_the_queue_of_the_producer_holds(world: World) -> None:
@@ -214,8 +204,7 @@ def test_more_than_the_queue_of_the_producer_holds(world: World) -> None:
     report = world.writer().write([commits(*range(100))], 0)
 
     assert report.counts["finals"] == 100
-    bodies = sorted(int((body or b"")[:6]) for _, body, _ in world.read(world.real))
-    assert bodies == list(range(100))
+    assert [int(body[:6]) for body in bodies(world, world.real)] == list(range(100))
 
 
 def test_a_half_that_retention_took_is_lost_and_the_next_is_final(world: World) -> None:
@@ -267,7 +256,15 @@ def test_after_a_run_that_was_given_up_nothing_is_missing(world: World) -> None:
 class Asked:
     """A reader that notes what it is asked for, and finds nothing."""
 
-    offsets: list[int]
+    offsets: list[int] = field(default_factory=list)
+
+    @classmethod
+    def by_writer_of(cls, world: World) -> tuple[BatchWriter, list[int]]:
+        """Return a writer, and what it will ask of such a reader."""
+        writer, asked = world.writer(), cls()
+        writer.halves.close()
+        writer.halves = asked
+        return writer, asked.offsets
 
     def read(self, partition: int, offsets: NDArray[np.int64]) -> Iterator[tuple[int, None]]:
         assert partition == 0
@@ -281,24 +278,18 @@ class Asked:
 def test_finals_are_forwarded_at_all(world: World) -> None:
     """Else each of these tests would pass by what Python does."""
     world.halves([b"a", b"b"])
-    writer = world.writer()
-    writer.halves.close()
-    asked: list[int] = []
-    writer.halves = Asked(asked)
+    writer, asked = Asked.by_writer_of(world)
 
     report = writer.write([commits(0, 1)], 0)
 
     assert report.counts["finals"] == 2
     assert asked == []
-    assert [body for _, body, _ in sorted(world.read(world.real))] == [b"a", b"b"]
+    assert bodies(world, world.real) == [b"a", b"b"]
 
 
 def test_a_half_that_was_decided_is_forwarded_and_another_is_left(world: World) -> None:
     world.halves([b"a", b"b", b"c"])
-    writer = world.writer()
-    writer.halves.close()
-    asked: list[int] = []
-    writer.halves = Asked(asked)
+    writer, asked = Asked.by_writer_of(world)
     identities = ids_of_halves(3)
     identities[1] = identities[0]
 

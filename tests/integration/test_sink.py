@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from tests.integration.bad_records import set_topic_config
+from tests.integration.bad_records import bodies, make_topic, refused, set_config
 from tests.integration.sinking import World, commits, delete_topic, outcome
 
 from checkback.protocol.errors import FencedError
@@ -50,7 +49,7 @@ def test_a_batch_written_again_by_the_same_or_another_process_writes_nothing(wor
 
     assert again.skipped
     assert successor.skipped
-    assert [body for _, body, _ in world.read(world.real)] == [b"a"]
+    assert bodies(world, world.real) == [b"a"]
 
 
 def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
@@ -64,7 +63,7 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
 
     world.writer().write([commits(0)], 0)
 
-    assert [body for _, body, _ in world.read(world.real)] == [b"a"]
+    assert bodies(world, world.real) == [b"a"]
 
 
 def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_moved(
@@ -97,10 +96,9 @@ def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> N
 
     assert report.counts["finals"] == 2
     assert report.counts["finals_refused"] == 1
-    [(_, body, headers)] = world.read(world.names.refused)
-    assert body == b"lost"
-    assert text_value(headers, "__checkback.errors.reason") == "REAL_TOPIC_MISSING"
-    assert text_value(headers, "__checkback.errors.offset") == "2"
+    [(body, facts)] = refused(world)
+    assert (body, facts["reason"], facts["offset"]) == (b"lost", "REAL_TOPIC_MISSING", "2")
+    [(_, _, headers)] = world.read(world.names.refused)
     assert text_value(headers, "REAL_TOPIC") == f"{world.real}-nowhere"
 
 
@@ -109,26 +107,22 @@ def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(worl
 
     world.writer().write([commits(0, 1, 2)], 0)
 
-    assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"c"]
-    [(_, body, headers)] = world.read(world.names.refused)
-    assert body == bytes(2_000_000)
-    assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
+    assert bodies(world, world.real) == [b"a", b"c"]
+    [(body, facts)] = refused(world)
+    assert (body, facts["reason"]) == (bytes(2_000_000), "FINAL_TOO_LARGE")
 
 
 def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: World) -> None:
-    small = f"{world.real}-lowered"
-    admin = AdminClient(dict(world.settings.connection))
-    admin.create_topics([NewTopic(small, 1, 1)])[small].result()
+    small = make_topic(world, "lowered")
     world.halves([b"x" * 500, b"y" * 50_000, b"z" * 500], real=small)
     writer = world.writer()
     writer.directory.find(small)
-    set_topic_config(world.settings.connection, small, max_message_bytes="2000")
+    set_config(world, small, max_message_bytes="2000")
 
     report = writer.write([commits(0, 1, 2)], 0)
 
-    [(_, _, headers)] = world.read(world.names.refused)
-    assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
-    assert sorted((body or b"")[:1] for _, body, _ in world.read(small)) == [b"x", b"z"]
+    assert [facts["reason"] for _, facts in refused(world)] == ["FINAL_TOO_LARGE"]
+    assert [body[:1] for body in bodies(world, small)] == [b"x", b"z"]
     assert report.counts["finals"] == 2
 
 
@@ -136,13 +130,11 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
 def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
     world: World, *, looked_before: bool
 ) -> None:
-    compacted = f"{world.real}-compacted"
-    admin = AdminClient(dict(world.settings.connection))
-    admin.create_topics([NewTopic(compacted, 1, 1)])[compacted].result()
+    compacted = make_topic(world, "compacted")
     writer = world.writer()
     if looked_before:
         writer.directory.find(compacted)
-    set_topic_config(world.settings.connection, compacted, cleanup_policy="compact")
+    set_config(world, compacted, cleanup_policy="compact")
     world.halves([b"a", b"b"], real=compacted)
     world.halves([b"keyless"], real=compacted, keyed=False)
     world.halves([b"c"], real=compacted)
@@ -150,10 +142,9 @@ def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
     report = writer.write([commits(0, 1, 2, 3)], 0)
 
     assert report.counts["finals"] == 3
-    assert sorted(body or b"" for _, body, _ in world.read(compacted)) == [b"a", b"b", b"c"]
-    [(_, body, headers)] = world.read(world.names.refused)
-    assert body == b"keyless"
-    assert text_value(headers, "__checkback.errors.reason") == "FINAL_REJECTED"
+    assert bodies(world, compacted) == [b"a", b"b", b"c"]
+    [(body, facts)] = refused(world)
+    assert (body, facts["reason"]) == (b"keyless", "FINAL_REJECTED")
 
 
 def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
@@ -165,8 +156,7 @@ def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     report = writer.write([commits(1)], 1)
 
     assert report.counts["finals_refused"] == 1
-    [(_, body, _)] = world.read(world.names.refused)
-    assert body == b"b"
+    assert bodies(world, world.names.refused) == [b"b"]
 
 
 def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world: World) -> None:
@@ -203,9 +193,8 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
     assert body == b"a"
     assert text_value(headers, "__checkback.discarded.reason") == "check limit"
     assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "15"
-    [(_, body, headers)] = world.read(world.names.refused)
-    assert body == b"b"
-    assert text_value(headers, "__checkback.errors.reason") == "HALF_WITHOUT_GROUP"
+    [(body, facts)] = refused(world)
+    assert (body, facts["reason"]) == (b"b", "HALF_WITHOUT_GROUP")
 
 
 def test_two_writers_that_fight_end_with_a_clear_error(

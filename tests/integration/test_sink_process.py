@@ -71,16 +71,6 @@ def test_one_process_writes_batch_after_batch(world: World, sink: SinkProcess) -
     assert len(listening(sink)) == 1
 
 
-def test_a_batch_that_is_asked_for_twice_is_written_once(world: World, sink: SinkProcess) -> None:
-    world.halves([b"zero"])
-
-    first, again = (sink.write(part(world, 0, 0)) for _ in range(2))
-
-    assert not first.report.skipped
-    assert again.report.skipped
-    assert bodies(world) == [b"zero"]
-
-
 def test_what_it_raises_reaches_the_task(world: World, sink: SinkProcess) -> None:
     with pytest.raises(CheckpointError, match="marker of state partition 0 is gone") as caught:
         sink.write(part(world, 7))

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Producer
 from tests.integration.bad_records import bodies, make_topic, refused, send, send_raw, set_config
+from tests.integration.running import left_open
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.refusals import RefusedReason
@@ -251,38 +252,10 @@ def test_the_report_of_a_rejection_may_come_after_its_transaction_ended(world: W
         send_until_it_is_told()
 
 
-def test_an_error_while_a_record_is_made_refuses_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from checkback.sinks.records.router import Router
-
-    world.halves([b"a", b"b"])
-    honest = Router.final
-
-    def fails_once(self: Router, half: Any, origin: Any) -> Any:
-        if origin.offset == 0:
-            raise ZeroDivisionError("a defect")
-        return honest(self, half, origin)
-
-    monkeypatch.setattr(Router, "final", fails_once)
-    writer = world.writer()
-    writer.forwarder = None
-    writer.write([commits(0, 1)], 0)
-
-    [(body, facts)] = refused(world)
-    assert (body, facts["reason"]) == (b"a", "RECORD_NOT_MADE")
-    assert "ZeroDivisionError: a defect" in (facts["message"] or "")
-    assert bodies(world, world.real) == [b"b"]
-
-
 def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(either: World) -> None:
-    producer = Producer({**either.settings.connection, "transactional.id": f"{either.real}-t"})
-    producer.init_transactions(30)
-    for finish in (producer.abort_transaction, producer.abort_transaction):
-        producer.begin_transaction()
-        producer.produce(either.names.half, b"aborted", partition=0)
-        producer.flush()
-        finish(30)
+    for _ in range(2):
+        left = left_open(either.settings.connection, f"{either.real}-t", either.names.half)
+        left.abort_transaction(30)
     started_s = time.monotonic()
 
     report = either.writer().write([commits(0, 2)], 0)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import checkback
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import TopicDifference, create_topics, find_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-
-CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 
 
 def wanted(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:
@@ -83,14 +79,8 @@ def test_what_kafka_refuses_is_told_in_its_words(bootstrap_servers: str, unique:
 def test_command_says_what_differs_with_exit_code_1(bootstrap_servers: str, unique: str) -> None:
     def run(half_partitions: int) -> tuple[int, dict[str, Any]]:
         arguments = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", unique]
-        command = [CHECKBACK, "topics", "create", "--output", "json", *arguments]
-        ran = subprocess.run(
-            [*command, "--set", f"half_partitions={half_partitions}"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        arguments += ["--set", f"half_partitions={half_partitions}", "--output", "json"]
+        ran = checkback("topics", "create", *arguments)
         return ran.returncode, json.loads(ran.stdout)
 
     assert run(3)[0] == 0

@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from tests.integration.running import Pipeline, Topics, wait_until
+from tests.integration.running import Pipeline, Topics, left_open, wait_until
 from tests.integration.scraping import fetch
 from tests.integration.shared_jvm import SharedJvm
 
@@ -29,16 +28,6 @@ def now_ms() -> int:
 
 def unread_on(line: dict[str, Any], topic: str) -> dict[str, Any]:
     return next((one for one in line["unread"] if one["topic"] == topic), {"still_s": 0.0})
-
-
-def left_open(topics: Topics, name: str, topic: str, partition: int) -> Producer:
-    """Return a producer whose transaction is open on a partition."""
-    loader = Producer({**topics.connection, "transactional.id": name})
-    loader.init_transactions(30)
-    loader.begin_transaction()
-    loader.produce(topic, b"x", partition=partition)
-    loader.flush(30)
-    return loader
 
 
 def scraped(url: str) -> list[str]:
@@ -80,7 +69,7 @@ def test_what_is_not_read_and_who_holds_it_up_is_seen_in_line_metrics_probe_and_
             one for one in Doctor(settings, now_ms).findings() if one.check == "unread records"
         ]
         waited_s = (now_ms() - sent_ms) / 1_000
-        loader = left_open(topics, name, topics.names.op, 1)
+        loader = left_open(topics.connection, name, topics.names.op, 1)
         stall, series = stall_of(pipeline), scraped(url)
         named = [one for one in Doctor(settings, now_ms).findings() if name in one.says]
         loader.abort_transaction(30)
@@ -109,7 +98,7 @@ def test_an_open_transaction_that_holds_up_reading_is_named_with_its_producer(
     settings = topics.settings("nowhere")
     topics.create(settings)
     name = f"{topics.prefix}batch-loader"
-    loader = left_open(topics, name, topics.names.half, 2)
+    loader = left_open(topics.connection, name, topics.names.half, 2)
     now_s = 100.0
     watch = StallWatch(settings, AdminClient(dict(topics.connection)), lambda: now_s)
 
@@ -137,12 +126,7 @@ def test_the_age_of_the_oldest_unread_record_comes_from_the_brokers(
     settings: Settings = topics.settings("nowhere")
     topics.create(settings)
     half = topics.names.half
-    producer = Producer({**topics.connection, "transactional.id": f"{unique}aborts"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(half, b"aborted", partition=0)
-    producer.flush(30)
-    producer.abort_transaction(30)
+    left_open(topics.connection, f"{unique}aborts", half).abort_transaction(30)
     read = {half: dict.fromkeys(range(settings.half_partitions), 0)}
 
     def oldest() -> int | None:

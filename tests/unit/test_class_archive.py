@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,64 +36,64 @@ def dumped(folder: Path, size_bytes: int) -> Path:
     return path
 
 
+@pytest.fixture
+def kept(jars: Path, tmp_path: Path) -> Path:
+    """The archive of a driver."""
+    found = DRIVER.keep(dumped(tmp_path, 7))
+    assert found.parent == jars
+    return found
+
+
 def test_without_an_archive_the_options_stay_as_they_are() -> None:
     assert DRIVER.options() == []
     assert with_archive("-Xss4m") == "-Xss4m"
 
 
-def test_an_archive_is_mapped_beside_the_options_of_the_user(jars: Path, tmp_path: Path) -> None:
-    kept = DRIVER.keep(dumped(tmp_path, 7))
-
-    assert kept.parent == jars
+def test_an_archive_is_mapped_beside_the_options_of_the_user(kept: Path) -> None:
     assert with_archive("-Xss4m").startswith(f'-Xss4m "-XX:SharedArchiveFile={kept}" ')
 
 
-def test_a_newer_archive_takes_the_place_of_the_older(jars: Path, tmp_path: Path) -> None:
-    DRIVER.keep(dumped(tmp_path, 7))
-    kept = DRIVER.keep(dumped(tmp_path, 9))
+def test_a_newer_archive_takes_the_place_of_the_older(kept: Path, tmp_path: Path) -> None:
+    newer = DRIVER.keep(dumped(tmp_path, 9))
 
-    assert list(jars.iterdir()) == [kept]
-    assert str(kept) in with_archive("")
+    assert list(kept.parent.iterdir()) == [newer]
+    assert str(newer) in with_archive("")
 
 
-@pytest.mark.parametrize("damaged", [bytes(6), bytes(6) + b"x"])
-def test_an_archive_that_was_cut_short_or_altered_is_not_mapped(
-    tmp_path: Path, damaged: bytes
-) -> None:
-    kept = DRIVER.keep(dumped(tmp_path, 7))
-    kept.write_bytes(damaged)
+def unreadable(kept: Path) -> None:
+    kept.unlink()
+    kept.symlink_to(kept.with_name("absent"))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut short": lambda kept: kept.write_bytes(bytes(6)),
+    "altered": lambda kept: kept.write_bytes(bytes(6) + b"x"),
+    "unreadable": unreadable,
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_an_archive_that_is_damaged_is_not_mapped(kept: Path, how: str) -> None:
+    DAMAGES[how](kept)
 
     assert DRIVER.options() == []
 
 
-def test_an_archive_of_another_user_is_not_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    DRIVER.keep(dumped(tmp_path, 7))
+@pytest.mark.usefixtures("kept")
+def test_an_archive_of_another_user_is_not_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars_folder, "trusted_owners", lambda: {os.geteuid() + 1})
 
     assert DRIVER.options() == []
 
 
-def test_an_archive_that_can_t_be_read_ends_no_start(jars: Path, tmp_path: Path) -> None:
-    kept = DRIVER.keep(dumped(tmp_path, 7))
-    kept.unlink()
-    kept.symlink_to(jars / "absent")
-
-    assert DRIVER.options() == []
-
-
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=a.jsa", "-XX:ArchiveClassesAtExit=b.jsa"])
-def test_an_archive_that_the_user_names_is_his(tmp_path: Path, own: str) -> None:
-    DRIVER.keep(dumped(tmp_path, 7))
-
+def test_an_archive_that_the_user_names_is_his(own: str) -> None:
     assert with_archive(own) == own
 
 
-def test_the_jvm_of_a_quick_run_maps_the_archive_too(tmp_path: Path) -> None:
+def test_the_jvm_of_a_quick_run_maps_the_archive_too(kept: Path) -> None:
     """Its options speak of archives, and name none."""
-    kept = DRIVER.keep(dumped(tmp_path, 7))
-
     assert "Archive" in QUICK_JVM
     assert str(kept) in with_archive(QUICK_JVM)
 

@@ -6,7 +6,6 @@ import errno
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -19,6 +18,7 @@ from kafka.errors import KafkaConnectionError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pyspark.errors import PySparkRuntimeError
+from tests.programs import run_python
 
 from checkback.commands.shared.app import execute
 from checkback.commands.shared.errors import EXIT_DEFECT, asks_for_json, explained
@@ -95,9 +95,7 @@ def test_the_pipeline_without_the_console_says_what_to_install(tmp_path: Path) -
         "sys.argv = ['checkback', 'console']\n"
         "main()"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", without], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    ran = run_python(without, cwd=tmp_path)
 
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "Traceback" not in ran.stderr
@@ -129,9 +127,7 @@ def run_without_click(*arguments: str) -> subprocess.CompletedProcess[str]:
         f"sys.argv = ['checkback', *{arguments!r}]\n"
         "main()"
     )
-    return subprocess.run(
-        [sys.executable, "-c", without], capture_output=True, text=True, check=False
-    )
+    return run_python(without)
 
 
 @pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("doctor", 3)])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import output_of
 
 ROOT = Path(__file__).parents[2]
 LINKS = ROOT / "src" / "checkback"
@@ -89,10 +88,7 @@ import checkback.testing.pytest_plugin
 loaded = {name.partition(".")[0] for name in sys.modules.keys() - before}
 assert loaded <= {"checkback", "uuid", "_uuid", "contextlib"}, loaded
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    output_of(program)
 
 
 def test_an_application_installs_no_pipeline(pyproject: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from tests.unit.sink_stage import BARE, HALVES, NAMES, add_half, finals, staged
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import text_value
+from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.kafka.cluster import topic_directory as real_topics
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.process.writer_pool import WriteRequest, Writers
@@ -132,11 +133,19 @@ def test_a_topic_of_ours_without_a_leader_ends_the_job_before_anything_is_sent_t
 def test_a_defect_is_told_by_a_reason_that_says_whether_the_half_was_committed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, action: Action, maker: str, reason: str
 ) -> None:
-    def fails(*_: object) -> None:
-        raise ZeroDivisionError("a defect")
+    honest = getattr(Router, maker)
+
+    def fails(router: Router, half: Any, origin: RecordOrigin, *given: Any) -> Any:
+        if origin.offset == 0:
+            raise ZeroDivisionError("a defect")
+        return honest(router, half, origin, *given)
 
     monkeypatch.setattr(Router, maker, fails)
 
-    write((action, 0, 0, 0))
+    write((action, 0, 0, 0), (Action.COMMIT, 1, 0, 1))
 
     assert reasons(cluster) == [reason]
+    [refused] = written(cluster, NAMES.refused)
+    said = text_value(refused.headers, "__checkback.errors.message") or ""
+    assert "ZeroDivisionError: a defect" in said
+    assert finals(cluster) == [b"1"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.programs import FROM_ZIP, output_of
 
 import checkback
 from checkback.commands.deploy import command
@@ -87,10 +88,7 @@ def test_a_pack_has_the_package_the_jars_and_a_program(
     assert [jar.read_text() for jar in made.jars] == ["spark", "s3"]
     assert made.submit_options[0::2] == ["--py-files", "--jars"]
     program = f"import sys; sys.path.insert(0, {str(made.package)!r})\n{made.program.read_text()}"
-    ran = subprocess.run(
-        [sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=False
-    )
-    assert ran.stdout.startswith("checkback "), ran.stderr
+    assert output_of(program, "--version").startswith("checkback ")
     told = CliRunner().invoke(
         command, ["pack", str(tmp_path / "told"), "--s3", "--output", "json"], obj=CommandOutput()
     )
@@ -101,38 +99,26 @@ def test_a_pack_has_the_package_the_jars_and_a_program(
 
 def test_a_zip_tells_the_commit_that_it_was_made_from(tmp_path: Path) -> None:
     packed = package_zip(tmp_path, "0123456789ab")
-    program = """
-import sys
-sys.path.insert(0, sys.argv[1])
-sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
-from checkback.commands.version import version_text
-print(version_text())
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", program, packed], capture_output=True, text=True, check=False
+    told = output_of(
+        f"{FROM_ZIP}from checkback.commands.version import version_text\nprint(version_text())",
+        packed,
     )
 
-    assert ran.stdout == f"checkback {checkback.__version__} (0123456789ab)\n", ran.stderr
+    assert told == f"checkback {checkback.__version__} (0123456789ab)\n"
 
 
 def test_a_package_that_is_imported_from_a_zip_packs_itself(tmp_path: Path) -> None:
     """A driver inside a cluster has Checkback from spark-submit, as a zip."""
     packed = package_zip(tmp_path)
-    program = """
-import sys
-sys.path.insert(0, sys.argv[1])
-sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+    (tmp_path / "copy").mkdir()
+    program = f"""{FROM_ZIP}
 from pathlib import Path
 from checkback.streaming.spark.shipped_package import package_zip
 print(package_zip(), package_zip(Path(sys.argv[2])))
 """
-    (tmp_path / "copy").mkdir()
-    ran = subprocess.run(
-        [sys.executable, "-c", program, packed, tmp_path / "copy"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    told = output_of(program, packed, tmp_path / "copy")
 
-    assert ran.stdout.split() == [str(packed), str(tmp_path / "copy" / packed.name)], ran.stderr
+    assert told.split() == [str(packed), str(tmp_path / "copy" / packed.name)]
     names = zipfile.ZipFile(packed).namelist()
     assert "checkback/streaming/java/ConditionalFileManager.java" in names
 

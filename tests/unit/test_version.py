@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import output_of
 
 import checkback
 from checkback.commands import version
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_checkout_tells_its_commit() -> None:
@@ -35,8 +32,5 @@ def test_a_stamp_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_prints_it() -> None:
     program = "from checkback.commands import main; main()"
     for arguments in (["--version"], ["deploy", "pack", "--help"]):
-        ran = subprocess.run(
-            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
-    assert "FOLDER" in ran.stdout
+        told = output_of(program, *arguments)
+    assert "FOLDER" in told

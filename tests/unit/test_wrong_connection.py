@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from tests.programs import checkback
 
 NOBODY = "127.0.0.1:1"
 CONFIGURATION_WRONG = 2
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    start = "from checkback.commands import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", start, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,  # one that goes on instead is the defect
-    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +34,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )  # fmt: skip
 def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says: str) -> None:
-    ran = run(*command.split(), "--bootstrap-servers", servers, *more.split())
+    ran = checkback(*command.split(), "--bootstrap-servers", servers, *more.split())
 
     assert "Traceback" not in ran.stderr
     [line] = ran.stderr.splitlines()
@@ -59,4 +47,4 @@ def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says
 def test_topics_create_refuses_a_typo_as_the_doctor_does() -> None:
     wrong = ("--bootstrap-servers", NOBODY, "--set", "kafka.group.idd=x")
 
-    assert run("topics", "create", *wrong).stderr == run("doctor", *wrong).stderr
+    assert checkback("topics", "create", *wrong).stderr == checkback("doctor", *wrong).stderr

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from tests.deciding import message
 from tests.fakes.kafka.admin import Metadata, metadata_of
 from tests.fakes.kafka.cluster import Cluster
 from tests.fakes.kafka.errors import passing, timed_out
@@ -161,8 +162,7 @@ class FakeConsumer:
 
 def message_of(log: PartitionLog, offset: int, record: Record) -> Message:
     """Return a record as confluent_kafka gives it to a consumer."""
-    make: Any = Message  # the stubs are older than its constructor
-    made: Message = make(
+    made: Message = message(
         topic=log.topic,
         partition=log.number,
         offset=offset,

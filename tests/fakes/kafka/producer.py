@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from tests.deciding import message
 from tests.fakes.kafka.admin import Metadata, metadata_of
 from tests.fakes.kafka.awaits import Fault
 from tests.fakes.kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
@@ -321,20 +322,19 @@ class FakeProducer:
         return crc32(one.key or one.value or b"") % len(topic.partitions)
 
     def _reject(self, batch: Iterable[Queued], code: int) -> None:
-        make: Any = Message  # the stubs are older than its constructor
         for one in batch:
             self._failed += 1
-            message = make(topic=one.topic, partition=self._partition_of(one), key=one.key)
-            self._reports.append((KafkaError(code), message, one.on_delivery))
+            made = message(topic=one.topic, partition=self._partition_of(one), key=one.key)
+            self._reports.append((KafkaError(code), made, one.on_delivery))
 
     def _report(self) -> int:
         reports, self._reports = self._reports, []
         if reports and self._fatal is not None:
             # confluent_kafka leaves the error pending while the callback runs, which then breaks.
             raise SystemError("a result with an exception set") from KafkaException(self._fatal)
-        for error, message, on_delivery in reports:
+        for error, reported, on_delivery in reports:
             if on_delivery is not None:
-                on_delivery(error, message)
+                on_delivery(error, reported)
         return len(reports)
 
 

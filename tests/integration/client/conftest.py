@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 from tests.integration.client.playing import Checkback, Scripted, eventually
+
+from checkback.deploy.broker import free_ports
 
 
 @pytest.fixture
@@ -30,12 +31,6 @@ def listener() -> Scripted:
     return Scripted()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def not_root() -> str | None:
     """Return the account for a database server: as root it refuses to run."""
     return "nobody" if os.getuid() == 0 else None
@@ -50,7 +45,7 @@ def postgres() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="checkback-postgres-"))
     if account is not None:
         shutil.chown(folder, account)
-    data, port = str(folder / "data"), free_port()
+    data, port = str(folder / "data"), free_ports(1)[0]
 
     def run(*command: str) -> None:
         subprocess.run(command, user=account, cwd=folder, check=True, capture_output=True)
@@ -76,7 +71,7 @@ def mariadb() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="checkback-mariadb-"))
     if account is not None:
         shutil.chown(folder, account)
-    data, port = folder / "data", free_port()
+    data, port = folder / "data", free_ports(1)[0]
     made = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
     made += ["--auth-root-authentication-method=normal"]
     subprocess.run(made, user=account, cwd=folder, check=True, capture_output=True)

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaConnectionError, TopicAlreadyExistsError
 from kafka.structs import TopicPartition
+from tests.integration.running import Topics
 
 from checkback.client import (
     LocalTransactionState,
@@ -43,6 +44,19 @@ class Scripted(TransactionListener):
     def check_local_transaction(self, message: MessageExt) -> Any:
         self.checked.append(message)
         return self.check(message)
+
+
+def producer_over(
+    topics: Topics, group: str, listener: TransactionListener, **options: Any
+) -> TransactionMQProducer:
+    """Return a producer of a deployment; as a context manager it runs inside the block."""
+    return TransactionMQProducer(
+        group,
+        bootstrap_servers=topics.bootstrap_servers,
+        transaction_listener=listener,
+        topic_prefix=topics.prefix,
+        **options,
+    )
 
 
 class Checkback:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
 from checkback.checkpoints.pending.pending_halves import PendingGroup
-from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client import LocalTransactionState, Message, MessageExt, TransactionMQProducer
 from checkback.client.kafka import connections as kafka_clients
 from checkback.client.observing.counters import ClientEvent
 from checkback.operations.doctor.doctor import Doctor
@@ -29,11 +30,19 @@ def unanswered(message: Message, arg: object) -> LocalTransactionState:
     return LocalTransactionState.UNKNOW
 
 
-def test_an_answer_is_an_op_from_a_check(checkback: Checkback, listener: Scripted) -> None:
+def left_open(
+    checkback: Checkback, listener: Scripted, **options: Any
+) -> tuple[TransactionMQProducer, Any]:
+    """Return a producer that has sent ORDER and left its transaction open, and the half."""
     listener.execute = unanswered
-    producer = checkback.producer(listener)
-    result = producer.send_message_in_transaction(ORDER)
+    producer = checkback.producer(listener, **options)
+    producer.send_message_in_transaction(ORDER)
     (half,) = checkback.halves(1)
+    return producer, half
+
+
+def test_an_answer_is_an_op_from_a_check(checkback: Checkback, listener: Scripted) -> None:
+    producer, half = left_open(checkback, listener)
 
     checkback.ask(half, times=2)
 
@@ -41,16 +50,14 @@ def test_an_answer_is_an_op_from_a_check(checkback: Checkback, listener: Scripte
     assert (answer.partition, int(answer.value)) == (half.partition, half.offset)
     assert header(answer, names.COMMIT_OR_ROLLBACK) == "8"
     assert header(answer, names.FROM_TRANSACTION_CHECK) == "true"
-    assert header(answer, names.UNIQ_KEY) == result.transaction_id
+    assert header(answer, names.UNIQ_KEY) == header(half, names.UNIQ_KEY)
     eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 1)
 
 
 def test_the_listener_gets_the_message_as_it_was_sent(
     checkback: Checkback, listener: Scripted
 ) -> None:
-    listener.execute = unanswered
-    result = checkback.producer(listener).send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    _, half = left_open(checkback, listener)
 
     checkback.ask(half, times=2)
 
@@ -58,7 +65,7 @@ def test_the_listener_gets_the_message_as_it_was_sent(
     asked = listener.checked[0]
     assert (asked.topic, asked.body, asked.keys, asked.tags) == ("paid", b"body", "o-1", "t")
     assert (asked.properties, asked.queue_id, asked.key) == ({"a": "b"}, 3, b"o-1")
-    assert asked.transaction_id == asked.msg_id == result.transaction_id
+    assert asked.transaction_id == asked.msg_id == header(half, names.UNIQ_KEY)
     assert (asked.half_queue, asked.queue_offset) == (half.partition, half.offset)
     assert (asked.check_times, asked.producer_group) == (2, checkback.group)
 
@@ -69,9 +76,9 @@ def test_an_exception_is_answered_unknown_with_a_remark(
     def fail(message: MessageExt) -> None:
         raise OSError("database away")
 
-    listener.execute, listener.check = unanswered, fail
-    checkback.producer(listener).send_message_in_transaction(ORDER)
-    checkback.ask(checkback.halves(1)[0])
+    listener.check = fail
+    _, half = left_open(checkback, listener)
+    checkback.ask(half)
 
     _, answer = checkback.ops(2)
     assert header(answer, names.COMMIT_OR_ROLLBACK) == "0"
@@ -81,13 +88,10 @@ def test_an_exception_is_answered_unknown_with_a_remark(
 def test_a_request_older_than_the_pipelines_check_interval_is_skipped(
     checkback: Checkback, listener: Scripted
 ) -> None:
-    listener.execute = unanswered
     # By the writer's time, so that the test can write an old request.
     by_writer = {"message.timestamp.type": "CreateTime"}
     checkback.create(TopicPlan(checkback.names.check(checkback.group), 1, by_writer))
-    producer = checkback.producer(listener)
-    producer.send_message_in_transaction(ORDER)  # tells it the broker's time
-    (half,) = checkback.halves(1)
+    producer, half = left_open(checkback, listener)  # the send tells it the broker's time
     checkback.ask(half, times=1)
     checkback.ask(half, times=2, interval_ms=30_000, age_ms=60_000)
     checkback.ask(half, times=3)
@@ -124,10 +128,7 @@ def test_a_check_topic_that_takes_too_small_records_is_told_by_producer_and_doct
 
 
 def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: Scripted) -> None:
-    listener.execute = unanswered
-    producer = checkback.producer(listener)
-    producer.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    producer, half = left_open(checkback, listener)
 
     checkback.ask(half._replace(headers=[]))
     checkback.ask(half)
@@ -139,10 +140,7 @@ def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: 
 def test_a_request_that_was_answered_is_not_answered_after_a_restart(
     checkback: Checkback, listener: Scripted
 ) -> None:
-    listener.execute = unanswered
-    first = checkback.producer(listener)
-    first.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    first, half = left_open(checkback, listener)
     checkback.ask(half)
     eventually(lambda: first.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 1)
     first.shutdown()
@@ -164,10 +162,9 @@ def test_a_request_whose_answer_was_under_way_at_shutdown_is_answered_by_the_nex
         return LocalTransactionState.COMMIT_MESSAGE
 
     hanging = Scripted()
-    hanging.execute, hanging.check = unanswered, hang
-    first = checkback.producer(hanging, shutdown_timeout_ms=200)
-    first.send_message_in_transaction(ORDER)
-    checkback.ask(checkback.halves(1)[0])
+    hanging.check = hang
+    first, half = left_open(checkback, hanging, shutdown_timeout_ms=200)
+    checkback.ask(half)
     eventually(lambda: hanging.checked)
 
     assert first.shutdown() == 1  # says what it left
@@ -184,10 +181,8 @@ def test_a_full_queue_pauses_and_loses_nothing(checkback: Checkback, listener: S
         gate.wait()
         return LocalTransactionState.COMMIT_MESSAGE
 
-    listener.execute, listener.check = unanswered, wait
-    producer = checkback.producer(listener, check_request_hold_max=2)
-    producer.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    listener.check = wait
+    producer, half = left_open(checkback, listener, check_request_hold_max=2)
     for times in range(1, 9):
         checkback.ask(half, times)
     eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_RECEIVED] >= 3)
@@ -199,26 +194,36 @@ def test_a_full_queue_pauses_and_loses_nothing(checkback: Checkback, listener: S
     assert [message.check_times for message in listener.checked] == list(range(1, 9))
 
 
-DYING = """
+OF_ITS_OWN = """
 import os, sys
 from checkback.client import *
-class Dies(TransactionListener):
+class Forgets(TransactionListener):
     def execute_local_transaction(self, message, arg):
-        os._exit(9)
+        if len(sys.argv) < 5:
+            os._exit(9)
+        return LocalTransactionState.UNKNOW
     def check_local_transaction(self, message):
         raise AssertionError
+named = {"instance_name": sys.argv[4]} if len(sys.argv) > 4 else {}
 producer = TransactionMQProducer(sys.argv[3], bootstrap_servers=sys.argv[1],
-                                 transaction_listener=Dies(), topic_prefix=sys.argv[2],
-                                 check_session_timeout_ms=6_000)
+                                 transaction_listener=Forgets(), topic_prefix=sys.argv[2],
+                                 check_session_timeout_ms=TIMEOUT_MS, **named)
 producer.start()
 producer.send_message_in_transaction(Message("paid", b"from the dead"))
+sys.stdin.read()
 """
+"""Sends a half and dies in its local transaction; under a name it waits instead."""
+
+
+def process(checkback: Checkback, group: str, *name: str, timeout_ms: int = 6_000) -> list[str]:
+    program = OF_ITS_OWN.replace("TIMEOUT_MS", str(timeout_ms))
+    where = checkback.bootstrap_servers, checkback.prefix
+    return [sys.executable, "-c", program, *where, group, *name]
 
 
 def test_another_process_answers_for_a_killed_one(checkback: Checkback, listener: Scripted) -> None:
-    told = [checkback.bootstrap_servers, checkback.prefix, checkback.group]
-    arguments = [sys.executable, "-c", DYING, *told]
-    assert subprocess.run(arguments, timeout=60, check=False).returncode == 9
+    dying = process(checkback, checkback.group)
+    assert subprocess.run(dying, timeout=60, check=False).returncode == 9
     (half,) = checkback.halves(1)
     assert checkback.ops() == []
 
@@ -230,31 +235,13 @@ def test_another_process_answers_for_a_killed_one(checkback: Checkback, listener
     assert listener.checked[0].body == b"from the dead"
 
 
-WAITING = """
-import sys
-from checkback.client import *
-class Forgets(TransactionListener):
-    def execute_local_transaction(self, message, arg):
-        return LocalTransactionState.UNKNOW
-    def check_local_transaction(self, message):
-        raise AssertionError
-producer = TransactionMQProducer(sys.argv[3], bootstrap_servers=sys.argv[1],
-                                 transaction_listener=Forgets(), topic_prefix=sys.argv[2],
-                                 instance_name="pod-1", check_session_timeout_ms=120_000)
-producer.start()
-producer.send_message_in_transaction(Message("paid", b"from the dead"))
-sys.stdin.read()
-"""
-
-
 def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_ends(
     checkback: Checkback, listener: Scripted
 ) -> None:
     group = f"{checkback.prefix}pods"  # the dead process stays in it for two minutes
-    program = [sys.executable, "-c", WAITING]
-    arguments = [*program, checkback.bootstrap_servers, checkback.prefix, group]
+    waiting = process(checkback, group, "pod-1", timeout_ms=120_000)
     admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE) as dying:
+    with subprocess.Popen(waiting, stdin=subprocess.PIPE) as dying:
         (half,) = checkback.halves(1)
         eventually(lambda: live_members(admin, checkback.names.check(group)) == 1)
         dying.kill()
@@ -270,17 +257,13 @@ def test_two_processes_of_one_name_both_answer(
     checkback: Checkback, listener: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The brokers fence the older one; it never answered again, also when the other was gone."""
-    listener.execute = unanswered
     check_topic = checkback.names.check(checkback.group)
     checkback.create(TopicPlan(check_topic, 2, {}))
     admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
-    producer = checkback.producer(listener, instance_name="pod-1", check_session_timeout_ms=6_000)
-    producer.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    _, half = left_open(checkback, listener, instance_name="pod-1", check_session_timeout_ms=6_000)
     eventually(lambda: live_members(admin, check_topic) == 1)
-    arguments = [checkback.bootstrap_servers, checkback.prefix, checkback.group]
-    program = [sys.executable, "-c", WAITING.replace("120_000", "6_000")]
-    with subprocess.Popen([*program, *arguments], stdin=subprocess.PIPE) as other:
+    namesake = process(checkback, checkback.group, "pod-1")
+    with subprocess.Popen(namesake, stdin=subprocess.PIPE) as other:
         eventually(lambda: live_members(admin, check_topic) == 2)
 
         def asked() -> bool:  # until both have their partition, the younger one answers for both
@@ -305,7 +288,6 @@ def test_a_consumer_group_with_the_producer_groups_name_takes_no_checks_away(
     checkback: Checkback, listener: Scripted, is_old_client: bool, assignor: str
 ) -> None:
     """An application may have one, and clients from before 0.1.0 read their checks in it."""
-    listener.execute = unanswered
     check_topic = checkback.names.check(checkback.group)
     checkback.create(TopicPlan(check_topic, 2, {}))
     settings = {
@@ -318,8 +300,7 @@ def test_a_consumer_group_with_the_producer_groups_name_takes_no_checks_away(
     try:
         other.subscribe([check_topic if is_old_client else "paid"])
         eventually(lambda: other.poll(0.1) is not None or other.assignment())
-        checkback.producer(listener).send_message_in_transaction(ORDER)
-        (half,) = checkback.halves(1)
+        _, half = left_open(checkback, listener)
 
         checkback.ask(half)
 
@@ -361,10 +342,7 @@ def test_a_check_topic_that_grows_is_read_whole(
     checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_clients, "CHECK_METADATA_AGE_MAX_MS", 1_000)  # not to wait for ten
-    listener.execute = unanswered
-    producer = checkback.producer(listener)
-    producer.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
+    producer, half = left_open(checkback, listener)
 
     checkback.grow(checkback.names.check(checkback.group), 3)
     for partition in range(3):

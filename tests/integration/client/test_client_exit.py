@@ -5,11 +5,9 @@ Its producer group is one of its own: others of the group would wait for its ses
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from tests.integration.client.playing import Checkback
+from tests.programs import run_python
 
 PROGRAM = """
 import asyncio, os, sys
@@ -75,13 +73,7 @@ if kind == "a cycle":
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "forked", "a cycle"])
 def test_a_process_ends_without_a_shutdown(checkback: Checkback, kind: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, checkback.bootstrap_servers, checkback.prefix, kind],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = run_python(PROGRAM, checkback.bootstrap_servers, checkback.prefix, kind, timeout=60)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
@@ -123,13 +115,7 @@ def test_what_a_process_leaves_is_said_in_one_warning_and_the_last_ops_are_sent(
     checkback: Checkback,
 ) -> None:
     """The ops of the last five milliseconds were lost, and nothing was said of the open half."""
-    ended = subprocess.run(
-        [sys.executable, "-c", HANGING, checkback.bootstrap_servers, checkback.prefix],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = run_python(HANGING, checkback.bootstrap_servers, checkback.prefix, timeout=60)
 
     [line] = ended.stderr.splitlines()
     assert "without shutdown(), while 1 sends or check answers ran" in line

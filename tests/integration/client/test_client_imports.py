@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.programs import output_of
 
 PIPELINE = (
     "pyspark",
@@ -43,6 +44,4 @@ def import_s(modules: str) -> float:
 
 
 def test_the_client_loads_nothing_of_the_pipeline() -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert found.strip() == "[]"
+    assert output_of(PROGRAM).strip() == "[]"

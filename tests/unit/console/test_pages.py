@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from tests.programs import output_of
 from tests.unit.console.console_stage import (
     OPERATOR,
     TOKEN,
@@ -269,10 +268,7 @@ import checkback.console.app, checkback.commands.console
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"pyspark", "py4j", "pandas"}, loaded
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    output_of(program)
 
 
 def test_a_checkpoint_on_this_machine_is_read_where_only_the_console_is_installed(
@@ -296,10 +292,7 @@ assert len(PendingView(settings).refresh().table.rows)
 with checkpoint_readable(settings):
     import checkback.operations.checkpoint.inspect
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    output_of(program)
 
 
 def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.programs import run_python
 
 from checkback.commands.pending import command as pending_command
 from checkback.commands.shared.app import execute
@@ -62,10 +61,7 @@ def test_operators_need_neither_spark_nor_py4j(
 ) -> None:
     """As after `pip install 'checkback[web]'`: a type alone brought py4j in."""
     named = [*settings, "--application-id", "release-641b9cc"]
-    ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, *words, *named],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = run_python(WITHOUT_SPARK, *words, *named)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert said in ran.stdout
