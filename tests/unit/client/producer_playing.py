@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import wraps
 from types import SimpleNamespace
@@ -14,33 +14,33 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    TransactionListener,
+    TransactionMQProducer,
+)
+from checkback.client.kafka.clock import BrokerClock
 from checkback.client.kafka.delivery_reports import ThreadReport
-from checkback.client.sending.half import Half
+from checkback.client.kafka.topics import TopicLeaders
+from checkback.client.observing.counters import Counters
+from checkback.client.sending.half import Half, InDoubtIds
 from checkback.client.sending.half_producer import HalfProducer
 
 TRANSPORT = KafkaException(KafkaError(KafkaError._TRANSPORT))
+PURGED = KafkaError(KafkaError._PURGE_QUEUE)
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
 
 
-class Stored:
-    """The report of a record that was stored."""
-
-    def __init__(self, record: dict[str, Any]) -> None:
-        self._record = record
-
-    def topic(self) -> str:
-        return str(self._record["topic"])
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 7
-
-    def timestamp(self) -> tuple[int, int]:
-        return 0, -1
-
-    def latency(self) -> None:
-        return None
+def stored(
+    topic: str = "t", partition: int = 0, offset: int = 7, time: tuple[int, int] = (0, -1)
+) -> Any:
+    """Return librdkafka's report of a record that it stored."""
+    return SimpleNamespace(
+        topic=lambda: topic, partition=lambda: partition, offset=lambda: offset,
+        timestamp=lambda: time, latency=lambda: None,
+    )  # fmt: skip
 
 
 class QuietProducer:
@@ -68,32 +68,40 @@ class QuietProducer:
 
 
 class Producer(QuietProducer):
-    """Stores what it takes at the next poll.
+    """Stores what it takes at the next poll, or fails it with its error.
 
-    While it is silent, nothing is reported; while it refuses, it takes nothing.
+    While it is silent, nothing is reported before a purge; while it refuses, it takes nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        is_silent: bool = False,
+        refuses: Exception | None = None,
+        error: KafkaError | None = None,
+        time: tuple[int, int] = (0, -1),
+    ) -> None:
         super().__init__()
-        self.is_silent = False
-        self.refuses = False
+        self.is_silent, self.is_purged = is_silent, False
+        self.refuses, self.error, self.time = refuses, error, time
         self.due: deque[dict[str, Any]] = deque()
 
     def produce(self, **record: Any) -> None:
         super().produce(**record)
-        if self.refuses:
-            raise TRANSPORT
+        if self.refuses is not None:
+            raise self.refuses
         if "on_delivery" in record:
             self.due.append(record)
 
     def poll(self, timeout_s: float) -> None:
         super().poll(timeout_s)
-        while self.due and not self.is_silent:
+        while self.due and (self.is_purged or not self.is_silent):
             record = self.due.popleft()
-            record["on_delivery"](None, Stored(record))
+            error = PURGED if self.is_purged else self.error
+            record["on_delivery"](error, stored(record["topic"], time=self.time))
 
     def purge(self) -> None:
-        self.due.clear()
+        self.is_purged = True
 
     def __len__(self) -> int:
         return len(self.due)
@@ -195,6 +203,44 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
         asyncio.run(asyncio.wait_for(test(*given, **named), 60))
 
     return run
+
+
+class Committing(TransactionListener):
+    """Commits whatever it is asked about, unless its local transactions raise something."""
+
+    def __init__(self, raised: BaseException | None = None) -> None:
+        self._raised = raised
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        del message, arg
+        if self._raised is not None:
+            raise self._raised
+        return COMMIT
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        del message
+        return COMMIT
+
+
+def producer_of(
+    listener: TransactionListener | None = None, **options: Any
+) -> TransactionMQProducer:
+    return TransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=listener or Committing(), **options
+    )
+
+
+def half_producer(
+    open_producer: Callable[[Any], Any], leaders: Sequence[int] = (1,), **changed: Any
+) -> HalfProducer:
+    """Return a producer of halves that tries once, over partitions with these leaders."""
+    known = TopicLeaders(dict(enumerate(leaders)), tuple(range(len(leaders))), float("inf"))
+    facts: Any = SimpleNamespace(topic=lambda _: known, refresh=lambda _: None)
+    given: dict[str, Any] = {
+        "in_doubt": InDoubtIds(), "counters": Counters(), "clock": BrokerClock(),
+        "budget_ms": 5_000, "tries_max": 1, "avoid_faults": False,
+    }  # fmt: skip
+    return HalfProducer(open_producer, "half", facts, **(given | changed))
 
 
 def store(producer: HalfProducer, half: Half) -> None:

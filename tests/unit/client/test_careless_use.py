@@ -7,14 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.client.producer_playing import Clients, kafka
+from tests.unit.client.producer_playing import COMMIT, Clients, kafka, producer_of
 
 from checkback.client import (
     LocalTransactionState,
     Message,
     MessageExt,
     TransactionListener,
-    TransactionMQProducer,
     TransactionSendResult,
 )
 from checkback.client.checks.answers import CheckAnswers
@@ -25,7 +24,6 @@ from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 
 __all__ = ["kafka"]
-COMMIT = LocalTransactionState.COMMIT_MESSAGE
 
 
 class Scribbling(TransactionListener):
@@ -45,9 +43,7 @@ class Scribbling(TransactionListener):
 
 
 def sent(kafka: list[Clients], message: Message) -> tuple[TransactionSendResult, Clients]:
-    with TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Scribbling()
-    ) as producer:
+    with producer_of(Scribbling()) as producer:
         return producer.send_message_in_transaction(message), kafka[0]
 
 

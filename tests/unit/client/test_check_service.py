@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import TopicPartition
+from tests.deciding import Unnameable, message
 
 from checkback.client.checks.service import CheckService
 from checkback.client.message import MessageExt
@@ -24,40 +25,15 @@ HEADERS = [
 ]
 
 
-class Record:
+def record(offset: int, headers: Any = HEADERS) -> Any:
     """A check request."""
-
-    def __init__(self, offset: int, headers: Any = HEADERS) -> None:
-        self._offset, self._headers = offset, headers
-
-    def error(self) -> None:
-        return None
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return b"x"
-
-    def headers(self) -> Any:
-        if isinstance(self._headers, Exception):
-            raise self._headers
-        return self._headers
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
+    return message(partition=0, offset=offset, value=b"x", headers=headers, timestamp=(1, 0))
 
 
 class Checks:
     """A consumer of a check topic; keeps what is paused, as librdkafka does over a rebalance."""
 
-    def __init__(self, *records: Record) -> None:
+    def __init__(self, *records: Any) -> None:
         self.records = deque(records)
         self.before_consume: deque[Any] = deque()
         self.paused = False
@@ -67,7 +43,7 @@ class Checks:
     def subscribe(self, _: object, *, on_assign: Any, **_others: Any) -> None:
         self.given = on_assign
 
-    def consume(self, number: int, _: float) -> list[Record]:
+    def consume(self, number: int, _: float) -> list[Any]:
         threading.Event().wait(0.001)
         if self.before_consume:
             self.before_consume.popleft()()
@@ -108,7 +84,6 @@ class Stage:
 def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
     wide = [*HEADERS, ("REAL_QID", "²".encode())]
     long = [*HEADERS, ("REAL_QID", b"9" * 5_000)]
-    broken = UnicodeDecodeError("utf-8", b"", 0, 0, "headers")
     answered: deque[MessageExt] = deque()
     done = threading.Event()
 
@@ -118,7 +93,7 @@ def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
             done.set()
         return True
 
-    records = [Record(4, wide), Record(5, long), Record(6, broken), Record(7)]
+    records = [record(4, wide), record(5, long), Unnameable(record(6)), record(7)]
     stage = Stage(Checks(*records), answer)
     assert done.wait(60)
     assert [request.queue_id for request in answered] == [None, None, None]
@@ -139,7 +114,7 @@ def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
     quiet = [header for header in HEADERS if not header[0].endswith("INTERVAL_MS")]
     last = [("TRAN_PREPARED_QUEUE_OFFSET", b"9") if "OFFSET" in name else (name, value)
             for name, value in quiet]  # fmt: skip
-    checks = Checks(Record(1, quiet), Record(2, quiet), Record(3, last))
+    checks = Checks(record(1, quiet), record(2, quiet), record(3, last))
     stage = Stage(checks, answer, check_request_hold_max=1)
     assert taken.wait(60)
     while not checks.paused:
@@ -165,6 +140,6 @@ def test_a_listener_may_shut_its_producer_down() -> None:
 
     checks = Checks()
     stage = Stage(checks, answer)
-    checks.records.append(Record(1))
+    checks.records.append(record(1))
     assert done.wait(60)
     assert list(left) == [1]

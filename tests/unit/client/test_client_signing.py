@@ -4,64 +4,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from types import MethodDescriptorType, SimpleNamespace
+from types import MethodDescriptorType
 from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from confluent_kafka import Producer as KafkaProducer
-from tests.unit.client.producer_playing import QuietProducer, store
+from tests.deciding import plain_half
+from tests.unit.client.producer_playing import Producer, half_producer, store
 
 from checkback.client import LocalTransactionState
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import PolledProducer
-from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message
 from checkback.client.observing.counters import Counters
 from checkback.client.sending.half import Half, InDoubtIds
-from checkback.client.sending.half_producer import HalfProducer
 from checkback.client.sending.op_producer import OpProducer
 from checkback.protocol.errors import SendError
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
 
-STORED = SimpleNamespace(
-    partition=lambda: 1,
-    offset=lambda: 7,
-    topic=lambda: "any",
-    timestamp=lambda: (0, 0),
-    latency=lambda: None,
-)
 SIGNER = RecordSigner("account", "secret-of-account", lambda: 1_000)
+HEADERS = plain_half("first", "t")
 
 
-class Producer(QuietProducer):
-    """Stores what it is given at once."""
-
-    stored = STORED
-
-    def produce(self, **record: Any) -> None:
-        super().produce(**record)
-        report = record.get("on_delivery")
-        if report is not None:
-            report(None, self.stored)
+def half() -> Half:
+    message = Message("t", b"body", transaction_id="first")
+    return Half(message, b"k", list(HEADERS), lambda: "second", 60)
 
 
 def test_a_half_is_signed_as_it_is_sent() -> None:
-    kafka: Any = Producer()
-    facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
-    producer = HalfProducer(
-        lambda _: kafka, "half", facts, InDoubtIds(), Counters(), BrokerClock(),
-        budget_ms=5_000, tries_max=1, avoid_faults=False, signer=SIGNER,
-    )  # fmt: skip
-    headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
+    kafka = Producer()
+    producer = half_producer(lambda _: kafka, signer=SIGNER)
 
-    store(producer, Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
+    store(producer, half())
     producer.close(1)
 
     [sent] = kafka.sent
     assert (sent["topic"], sent["value"], sent["key"]) == ("half", b"body", b"k")
-    assert sent["headers"] == SIGNER.half("half", b"k", b"body", headers)
+    assert sent["headers"] == SIGNER.half("half", b"k", b"body", HEADERS)
 
 
 class Watched(KafkaProducer):
@@ -100,15 +81,10 @@ def test_an_agent_around_the_producer_changes_no_signed_record(
     Without it, and with traces through Kafka, every send failed where headers came as a list.
     """
     halves, one_way = agent(), agent()
-    facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
-    producer = HalfProducer(
-        lambda _: halves, "half", facts, InDoubtIds(), Counters(), BrokerClock(),
-        budget_ms=5_000, tries_max=1, avoid_faults=False, signer=signer,
-    )  # fmt: skip
+    producer = half_producer(lambda _: halves, signer=signer)
     ops = OpProducer(lambda *_: one_way, lambda: producer.polled, "op", "g", Counters(), signer)
-    headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
 
-    store(producer, Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
+    store(producer, half())
     ops.send_one_way(0, 0, "u", LocalTransactionState.COMMIT_MESSAGE)
     stored = ops.send_confirmed(
         Op(half_partition=0, half_offset=0, producer_group="g", transaction_id="u", state=8), 5
@@ -127,30 +103,20 @@ class Guarded:
     BROKERS_MS = 3_600_000
 
     def __init__(self, tries_max: int) -> None:
-        kafka: Any = Producer()
-        self.sent = kafka.sent
-        at_broker = SimpleNamespace(**vars(STORED))
-        at_broker.timestamp = lambda: (TIMESTAMP_LOG_APPEND_TIME, self.BROKERS_MS)
-        kafka.stored = at_broker
-        facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
-        self.in_doubt, clock = InDoubtIds(), BrokerClock()
+        kafka = Producer(time=(TIMESTAMP_LOG_APPEND_TIME, self.BROKERS_MS))
+        self.sent, self.in_doubt, clock = kafka.sent, InDoubtIds(), BrokerClock()
         signer = replace(SIGNER, now_ms=lambda: clock.now_ms(steady_ms(), 0))
-        self.producer = HalfProducer(
-            lambda _: kafka, "half", facts, self.in_doubt, Counters(), clock,
-            budget_ms=5_000, tries_max=tries_max, avoid_faults=False, signer=signer,
-        )  # fmt: skip
+        self.producer = half_producer(
+            lambda _: kafka, in_doubt=self.in_doubt, clock=clock, tries_max=tries_max, signer=signer
+        )
 
     def store(self) -> Half:
-        message = Message("t", b"body", transaction_id="first")
-        headers = half_headers(
-            producer_group="g", transaction_id="first", real_topic="t", properties={}
-        )
-        half = Half(message, b"k", headers, lambda: "second", 60)
+        written = half()
         try:
-            store(self.producer, half)
+            store(self.producer, written)
         finally:
             self.producer.close(1)
-        return half
+        return written
 
     def signed(self) -> list[tuple[str, int]]:
         """The transaction ids that were written, and how far from the brokers' time, in minutes."""

@@ -4,48 +4,23 @@ from __future__ import annotations
 
 import queue
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.unit.client.producer_playing import QuietProducer, store
+from tests.deciding import plain_half
+from tests.unit.client.producer_playing import QuietProducer, half_producer, store, stored
 
-from checkback.client.kafka.clock import BrokerClock
-from checkback.client.kafka.topics import TopicFacts, TopicLeaders
+from checkback.client.kafka.topics import TopicFacts
 from checkback.client.message import Message
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.results import SendStatus
 from checkback.client.sending.half import Half, InDoubtIds
-from checkback.client.sending.half_producer import HalfProducer
 from checkback.protocol.errors import SendError
-from checkback.protocol.records import half_headers
 
 TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 AWAY = "nothing yet, and the broker's connection breaks"
-
-
-class Stored:
-    """librdkafka's report of a record that it stored, as far as it is looked at."""
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self._place = topic, partition
-
-    def topic(self) -> str:
-        return self._place[0]
-
-    def partition(self) -> int:
-        return self._place[1]
-
-    def offset(self) -> int:
-        return 40 + self._place[1]
-
-    def timestamp(self) -> tuple[int, int]:
-        return 0, -1
-
-    def latency(self) -> float:
-        return 0.001
 
 
 class Kafka(QuietProducer):
@@ -55,7 +30,7 @@ class Kafka(QuietProducer):
         super().__init__()
         self.answers = list(answers)
         self.tried: list[tuple[int, str]] = []
-        self.waiting: queue.Queue[tuple[Any, KafkaError | None, Stored]] = queue.Queue()
+        self.waiting: queue.Queue[tuple[Any, KafkaError | None, Any]] = queue.Queue()
         self.on_error: Any = None
         self.opened = 0
 
@@ -76,7 +51,7 @@ class Kafka(QuietProducer):
             self.on_error(KafkaError(KafkaError._TRANSPORT, f"h:1/{partition + 1}: refused"))
             return
         error = answer if isinstance(answer, KafkaError) else None
-        self.waiting.put((on_delivery, error, Stored(topic, partition)))
+        self.waiting.put((on_delivery, error, stored(topic, partition, 40 + partition)))
 
     def poll(self, timeout_s: float) -> None:
         with suppress(queue.Empty):
@@ -91,23 +66,17 @@ class World:
         self.kafka = Kafka(*answers)
         self.in_doubt = InDoubtIds()
         self.counters = Counters()
-        facts: Any = SimpleNamespace(
-            topic=lambda _: TopicLeaders({0: 1, 1: 2, 2: 3}, (0, 1, 2), 0.0), refresh=lambda _: None
-        )
         self.ids = (f"id-{number}" for number in range(9))
-        self.producer = HalfProducer(
-            self.kafka.open, "half", facts, self.in_doubt, self.counters, BrokerClock(),
-            budget_ms=budget_ms, tries_max=tries_max, avoid_faults=False,
+        self.producer = half_producer(
+            self.kafka.open, leaders=(1, 2, 3), in_doubt=self.in_doubt, counters=self.counters,
+            budget_ms=budget_ms, tries_max=tries_max,
         )  # fmt: skip
         self.budget_s = budget_ms / 1000
 
     def half(self, key: bytes | None = None) -> Half:
         first = next(self.ids)
-        headers = half_headers(
-            producer_group="g", transaction_id=first, real_topic="t", properties={}
-        )
         message = Message("t", b"x", transaction_id=first)
-        return Half(message, key, headers, lambda: next(self.ids), self.budget_s)
+        return Half(message, key, plain_half(first, "t"), lambda: next(self.ids), self.budget_s)
 
     def store(self, key: bytes | None = None) -> Half:
         half = self.half(key)

@@ -44,12 +44,14 @@ def clients(kafka: dict[str, str], retries: int = 2) -> KafkaClients:
     return KafkaClients("127.0.0.1:1", "test", options)
 
 
-def given(monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str]) -> dict[str, Any]:
+def given(
+    monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str], retries: int = 2
+) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(
         "checkback.client.kafka.connections.Producer", lambda settings, **_: seen.append(settings)
     )
-    OPENED[what](clients(kafka))
+    OPENED[what](clients(kafka, retries))
     return seen[0]
 
 
@@ -130,12 +132,7 @@ def test_the_largest_options_are_taken() -> None:
 def test_librdkafka_tries_a_plain_message_as_often_as_the_option_says(
     retries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        "checkback.client.kafka.connections.Producer", lambda settings, **_: seen.append(settings)
-    )
-    clients({}, retries).plain_producer(print)
-    assert seen[0]["retries"] == retries
+    assert given(monkeypatch, "plain messages", {}, retries)["retries"] == retries
 
 
 def test_no_thread_spins_while_halves_wait_for_others() -> None:

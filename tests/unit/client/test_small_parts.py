@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.deciding import plain_half
 
 from checkback.client.checks.request import read_check_request
 from checkback.client.kafka.broker_watch import BrokerWatch
@@ -161,8 +162,7 @@ def test_ids_are_32_digits_and_differ() -> None:
 
 
 def test_a_check_request_says_the_pipelines_interval() -> None:
-    half = half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={})
-    headers = check_headers(half, 3, 42, 2)
+    headers = check_headers(plain_half("id", "t"), 3, 42, 2)
     assert read_check_request(None, b"x", headers, 0).check_interval_ms is None
     headers.append(("TRANSACTION_CHECK_INTERVAL_MS", b"2000"))
     request = read_check_request(None, b"x", headers, 0)
@@ -171,9 +171,8 @@ def test_a_check_request_says_the_pipelines_interval() -> None:
 
 
 def test_a_check_request_lacks_what_the_half_could_be_written_with_once_more() -> None:
-    half = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
     signer = RecordSigner("orders-service", "a-secret", lambda: 1_000, "10.0.0.1")
-    signed = signer.half("halves", b"k", b"body", half)
+    signed = signer.half("halves", b"k", b"body", plain_half("u", "t"))
 
     asked = [name for name, _ in check_headers(signed, 3, 42, 2)]
 
@@ -202,7 +201,7 @@ def test_a_check_request_gives_back_the_message() -> None:
     "missing", ["UNIQ_KEY", "TRAN_HALF_QUEUE_ID", "TRAN_PREPARED_QUEUE_OFFSET"]
 )
 def test_a_check_request_that_does_not_say_for_which_half_is_unreadable(missing: str) -> None:
-    half = half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={})
+    half = plain_half("id", "t")
     headers = [one for one in check_headers(half, 3, 42, 2) if one[0] != missing]
     with pytest.raises(InvalidMessageError, match=missing):
         read_check_request(None, b"x", headers, 0)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, func, select
 from sqlalchemy.exc import OperationalError
-from tests.unit.client.producer_playing import Clients, kafka
+from tests.unit.client.producer_playing import Clients, kafka, producer_of
 
-from checkback.client import LocalTransactionState, Message, TransactionMQProducer
+from checkback.client import LocalTransactionState, Message
 from checkback.client.listener import result_of
 from checkback.client.sql import SqlTransactionLog
 from checkback.protocol.errors import ConfigurationError
@@ -61,7 +61,7 @@ def test_work_that_raises_has_rolled_back_and_the_sender_learns_why(
     """It was unknown, asked back, and logged with a traceback each time."""
     log = SqlTransactionLog(engine, fail)
     log.create_table()
-    with TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=log) as producer:
+    with producer_of(log) as producer:
         result = producer.send_message_in_transaction(Message("t", b"x"))
 
     assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE

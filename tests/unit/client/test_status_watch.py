@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.deciding import message
 
 from checkback.client.kafka.status_watch import StatusWatch
 from checkback.protocol.errors import SendError
@@ -11,20 +14,6 @@ from checkback.protocol.records import PipelineStatus
 from checkback.testing.waiting import wait_until
 
 REJECTING = PipelineStatus(reject_transactions=True, check_interval_ms=60_000, time_ms=7)
-
-
-class Record:
-    def __init__(self, value: bytes | None, offset: int) -> None:
-        self._value, self._offset = value, offset
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> None:
-        return None
 
 
 class Topic:
@@ -41,11 +30,11 @@ class Topic:
     def assign(self, _: object) -> None:
         self.at = 0
 
-    def poll(self, _: float) -> Record | None:
+    def poll(self, _: float) -> Any:
         if self.at == len(self.values):
             return None
         self.at += 1
-        return Record(self.values[self.at - 1], self.at - 1)
+        return message(value=self.values[self.at - 1], offset=self.at - 1)
 
     def close(self) -> None:
         self.is_closed = True
@@ -115,7 +104,7 @@ def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() ->
             super().assign(_)
             self.is_followed = True
 
-        def poll(self, _: float) -> Record | None:
+        def poll(self, _: float) -> Any:
             return super().poll(_) if self.is_followed else None
 
     topic = Leaderless(REJECTING.to_json())

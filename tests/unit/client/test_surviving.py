@@ -39,42 +39,35 @@ def leave() -> None:
     raise SystemExit
 
 
-def test_a_callback_that_ends_its_thread_does_not_end_the_polling() -> None:
-    polled = PolledProducer(lambda: Poll(leave), "test")
+def is_reported(polled: PolledProducer, *before: Any) -> bool:
+    """Tell whether a report that comes in the poll after these calls ends its wait."""
     report = ThreadReport(polled.done)
-    polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
+
+    def poll() -> None:
+        polled.done.extend(before)
+        report(None, SimpleNamespace())  # type: ignore[arg-type]
+
+    polled.producer.polls.append(poll)
     report.wait(60)
-    assert report.message is not None
-    assert report not in polled.done
+    was_taken = not polled.done
     polled.close(0)
+    return report.message is not None and was_taken
+
+
+def test_a_callback_that_ends_its_thread_does_not_end_the_polling() -> None:
+    assert is_reported(PolledProducer(lambda: Poll(leave), "test"))
 
 
 def test_a_report_whose_waiter_can_not_be_woken_costs_no_other() -> None:
     broken: Any = SimpleNamespace(error=None, message=None, wake=leave)
-    polled = PolledProducer(Poll, "test")
-    report = ThreadReport(polled.done)
-
-    def both() -> None:
-        polled.done.append(broken)
-        report(None, SimpleNamespace())  # type: ignore[arg-type]
-
-    polled.producer.polls.append(both)
-    report.wait(60)
-    assert report.message is not None
-    assert not polled.done
-    polled.close(0)
+    assert is_reported(PolledProducer(Poll, "test"), broken)
 
 
 def test_waiters_are_woken_where_the_sample_fails() -> None:
     def sample(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    polled = PolledProducer(Poll, "test", sample)
-    report = ThreadReport(polled.done)
-    polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
-    report.wait(60)
-    assert not polled.done
-    polled.close(0)
+    assert is_reported(PolledProducer(Poll, "test", sample))
 
 
 def test_a_check_that_ends_its_thread_leaves_the_pool_as_it_was() -> None:

@@ -26,10 +26,13 @@ class Brokers:
         self.error = error
         self.reachable = reachable
         self.asked: list[str] = []
+        self.gates: dict[str, threading.Event] = {}
         self.settings = {"max.message.bytes": "1000"}
 
     def list_topics(self, topic: str, _timeout_s: float) -> Any:
         self.asked.append(topic)
+        if topic in self.gates:
+            self.gates[topic].wait(60)
         if not self.reachable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         error = None if self.error is None else KafkaError(self.error)
@@ -80,13 +83,9 @@ def test_a_topic_that_is_not_there_is_asked_for_each_time() -> None:
 
 def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together() -> None:
     """Asked for in turn, the last of many threads would wait far longer than its budget."""
-    brokers, gate = Brokers(KafkaError.UNKNOWN_TOPIC_OR_PART), threading.Event()
+    brokers = Brokers(KafkaError.UNKNOWN_TOPIC_OR_PART)
     facts, failed = facts_of(brokers), []
-    ask = brokers.list_topics
-
-    def slowly(topic: str, _timeout_s: float) -> Any:
-        gate.wait(60)
-        return ask(topic, _timeout_s)
+    gate = brokers.gates["t"] = threading.Event()
 
     def send() -> None:
         try:
@@ -94,7 +93,6 @@ def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together
         except NotFoundError:
             failed.append(threading.current_thread())
 
-    brokers.list_topics = slowly  # type: ignore[method-assign]
     threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -143,18 +141,10 @@ def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.Mon
     brokers = Brokers()
     facts = facts_of(brokers)
     facts.check("t", MESSAGE, 10)
-    gate, asked = threading.Event(), threading.Event()
-    ask = brokers.list_topics
-
-    def slowly(topic: str, _timeout_s: float) -> Any:
-        asked.set()
-        gate.wait(60)
-        return ask(topic, _timeout_s)
-
-    brokers.list_topics = slowly  # type: ignore[method-assign]
+    gate = brokers.gates["t"] = threading.Event()
     with pytest.raises(InvalidMessageError):
         facts.check("t", MESSAGE, 1_001)
-    assert asked.wait(60)
+    wait_until(lambda: brokers.asked == ["t", "t"], what="the second question")
     assert facts.knows("t")
     gate.set()
 
@@ -187,16 +177,9 @@ def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
 
 
 def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
-    brokers, gate = Brokers(), threading.Event()
+    brokers = Brokers()
     facts = facts_of(brokers)
-    ask = brokers.list_topics
-
-    def slowly(topic: str, _timeout_s: float) -> Any:
-        if topic == "slow":
-            gate.wait(60)
-        return ask(topic, _timeout_s)
-
-    brokers.list_topics = slowly  # type: ignore[method-assign]
+    gate = brokers.gates["slow"] = threading.Event()
     thread = threading.Thread(target=facts.prepare, args=("slow",), daemon=True)
     thread.start()
     facts.check("t", MESSAGE, 10)

@@ -9,21 +9,21 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider
-from tests.unit.client.producer_playing import Clients, kafka
-
-from checkback.client import (
-    LocalTransactionState,
-    Message,
-    MessageExt,
-    TransactionListener,
-    TransactionMQProducer,
+from tests.unit.client.producer_playing import (
+    COMMIT,
+    TRANSPORT,
+    Clients,
+    Committing,
+    kafka,
+    producer_of,
 )
+
+from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.client.observing.tracing import TracedStep
 from checkback.client.opentelemetry import OpenTelemetryTracing
 from checkback.protocol.errors import SendError
 
 __all__ = ["kafka"]
-COMMIT = LocalTransactionState.COMMIT_MESSAGE
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -109,21 +109,9 @@ def test_a_process_without_a_tracer_sends_the_message_as_it_is() -> None:
 def test_a_producer_takes_its_steps_in_spans(
     kafka: list[Clients], tracing: OpenTelemetryTracing, exporter: InMemorySpanExporter, fails: str
 ) -> None:
-    class Listener(TransactionListener):
-        def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
-            del message, arg
-            if fails:
-                raise ValueError
-            return COMMIT
-
-        def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-            del message
-            return COMMIT
-
-    with TransactionMQProducer(
-        "g", bootstrap_servers="fake", transaction_listener=Listener(), tracing=tracing
-    ) as producer:
-        kafka[0].halves[0].refuses = fails == "half"
+    listener = Committing(ValueError() if fails else None)
+    with producer_of(listener, tracing=tracing) as producer:
+        kafka[0].halves[0].refuses = TRANSPORT if fails == "half" else None
         try:
             sent = producer.send_message_in_transaction(Message("paid", b"x"))
         except SendError:
