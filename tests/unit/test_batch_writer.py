@@ -12,17 +12,18 @@ import pytest
 from tests.deciding import page_outcome
 from tests.unit.sink_stage import BARE
 
-from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka.transaction.errors import (
     ProducerLostError,
     RejectedOutputError,
     Rejection,
 )
-from checkback.sinks.kafka.transaction.marker import BY_HAND, Marker
+from checkback.sinks.kafka.transaction.marker import Marker
 from checkback.sinks.partition import writer
 from checkback.sinks.partition.rejections import KnownRejections
-from checkback.sinks.partition.writer import LOST_TRIES, BatchWriter, rows_written
+from checkback.sinks.partition.writer import LOST_TRIES, BatchWriter
 from checkback.sinks.report import BatchReport, report_of
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, Outcome
 
 
@@ -45,9 +46,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def made() -> BatchWriter:
+def made(
+    number: int = 0,
+    *,
+    settings: SinkSettings = BARE,
+    directory: object = None,
+    forwarder: object = None,
+) -> BatchWriter:
     nothing: Any = None
-    return BatchWriter(BARE, 0, nothing, nothing, nothing)
+    given: Any = (directory, forwarder)
+    return BatchWriter(settings, number, nothing, nothing, *given)
 
 
 def outcomes(rows: int) -> list[Outcome]:
@@ -64,14 +72,6 @@ def test_a_transaction_is_open_from_its_begin_in_this_try(clock: Clock) -> None:
     clock.now_s += 2.5
 
     assert one._open_ms() == 2_500
-
-
-def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
-    markers = (None, Marker(3, 0), Marker(3, 0, rows_done=1))
-
-    assert [writer._is_within_a_batch(one) for one in markers] == [False, False, True]
-    assert [rows_written(one, 3) for one in markers] == [0, 0, 1]
-    assert rows_written(markers[2], 2) == rows_written(None, 2) == 0
 
 
 @pytest.mark.parametrize("tracks_each_record", [True, False])
@@ -106,8 +106,7 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
 
 
 def test_a_try_counts_on_from_the_parts_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing: Any = None
-    one, before = BatchWriter(BARE, 2, nothing, nothing, nothing), report_of(2, [])
+    one, before = made(2), report_of(2, [])
     before.counts["finals"] = 3
     monkeypatch.setattr(BatchWriter, "_open", lambda *_: SimpleNamespace(marker=Marker(10, 0)))
 
@@ -149,11 +148,8 @@ def test_a_transaction_that_outlives_its_timeout_is_written_again_in_smaller_one
     """With bodies of a megabyte 100,000 rows ended the job, with a setting as the remedy."""
     seconds = BARE.transaction_timeout_ms // 1_000
     rows = 10 * seconds
-    directory: Any = SimpleNamespace(allow_refresh=lambda: None)
-    nothing: Any = None
-    one = BatchWriter(
-        replace(BARE, transaction_rows_max=100 * seconds), 0, nothing, nothing, directory
-    )
+    settings = replace(BARE, transaction_rows_max=100 * seconds)
+    one = made(settings=settings, directory=SimpleNamespace(allow_refresh=lambda: None))
     producer = SlowProducer(clock)
     monkeypatch.setattr(BatchWriter, "_open", lambda *_: producer)
 
@@ -190,9 +186,7 @@ class Tries:
 
 
 def trying(monkeypatch: pytest.MonkeyPatch, *ends: Exception) -> tuple[BatchWriter, Tries]:
-    directory: Any = SimpleNamespace(allow_refresh=lambda: None, close=lambda *_: None)
-    nothing: Any = None
-    one = BatchWriter(BARE, 4, nothing, nothing, directory)
+    one = made(4, directory=SimpleNamespace(allow_refresh=lambda: None, close=lambda *_: None))
     tries = Tries(one, *ends)
     monkeypatch.setattr(BatchWriter, "_try", lambda _, *arguments: tries(*arguments))
     return one, tries
@@ -270,26 +264,6 @@ def test_a_batch_is_given_up_after_so_many_rejections(monkeypatch: pytest.Monkey
     assert learned == [(rejections, BARE.topics, one.directory)] * 4
 
 
-@pytest.mark.parametrize(
-    ("marker", "batch_id", "wrong"),
-    [
-        (None, 4, "0 is gone before batch 4: whether"),
-        (Marker(3, 0, BY_HAND), 3, "0 was set by hand before"),
-        (Marker(3, 0, 2), 3, "0 is of epoch 2, this start's is 0, before"),
-        (Marker(5, 0), 3, "0 is past batch 4 before"),
-        (Marker(3, 0, rows_done=1), 4, "0 says that batch 3 is written in part only before"),
-    ],
-)
-def test_a_marker_that_this_start_can_not_have_written_is_refused(
-    marker: Marker | None, batch_id: int, wrong: str
-) -> None:
-    with pytest.raises(CheckpointError, match=f"state partition {wrong}") as refused:
-        made()._require_own(marker, batch_id)
-
-    assert refused.value.fields == {"state_partition": 0, "batch_id": batch_id}
-    assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
-
-
 def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -300,24 +274,10 @@ def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
         return SimpleNamespace(marker=Marker(3, 0), is_spent=False)
 
     monkeypatch.setattr(writer, "MarkedProducer", make)
-    nothing: Any = None
-    forwarder: Any = SimpleNamespace(native="native")
-    for one in (made(), BatchWriter(BARE, 2, nothing, nothing, nothing, forwarder)):
+    for one in (made(), made(2, forwarder=SimpleNamespace(native="native"))):
         one._open(3)
 
     assert found == [(BARE, 0, None), (BARE, 2, "native")]
-
-
-@pytest.mark.parametrize(
-    ("marker", "batch_id"), [(None, 0), (Marker(3, 0), 3), (Marker(4, 0), 3), (Marker(2, 0), 3)]
-)
-def test_a_marker_that_this_start_can_have_written_is_taken(
-    monkeypatch: pytest.MonkeyPatch, marker: Marker | None, batch_id: int
-) -> None:
-    producer = SimpleNamespace(marker=marker, is_spent=False)
-    monkeypatch.setattr(writer, "MarkedProducer", lambda *_: producer)
-
-    assert made()._open(batch_id) is producer  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("tracks_each_record", [True, False])

@@ -63,12 +63,6 @@ def test_what_was_delivered_or_taken_out_by_an_abort_is_no_rejection() -> None:
         assert report(KafkaError(code)) == []
 
 
-def test_the_error_for_rejected_records_names_the_first() -> None:
-    error = RejectedOutputError([Rejection("orders", 3, 10, "too large"), Rejection("b", 0, 1, "")])
-
-    assert str(error) == "Kafka rejected output for orders: too large."
-
-
 def test_a_loss_without_an_answer_says_what_happened_and_what_to_do() -> None:
     error = unanswered("Nobody answered.")
 

@@ -40,11 +40,6 @@ def test_a_marker_is_renewed_after_an_hour_also_where_the_clock_was_set_back() -
     assert due == [False, False, True, False, True]
 
 
-@pytest.mark.parametrize("metadata", ["", "by a tool", "[]", "{}", '{"moved_at_ms": 5}'])
-def test_an_offset_whose_metadata_no_job_wrote_was_set_by_hand(metadata: str) -> None:
-    assert marker._marker(TopicPartition("t", 0, 7, metadata)).is_by_hand
-
-
 class Coordinator:
     """A consumer whose group answers with these codes for partition 1, then with offset 7."""
 

@@ -14,8 +14,7 @@ from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
-from checkback.sinks.kafka.transaction.errors import RejectedOutputError, Rejection
-from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.kafka.transaction.errors import Rejection
 from checkback.sinks.partition import rejections
 from checkback.sinks.partition.records_to_send import BatchOutputs
 from checkback.sinks.partition.rejections import (
@@ -24,7 +23,7 @@ from checkback.sinks.partition.rejections import (
     TOPIC_TRIES_MAX,
     KnownRejections,
 )
-from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
+from checkback.sinks.records.sink_record import SinkRecord
 from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
 
@@ -249,17 +248,6 @@ def test_many_topics_that_reject_something_are_closed_without_a_search() -> None
 
     assert "t0" not in known.closed_topics
     assert f"t{rejections.TRIES_MAX}" in known.closed_topics
-
-
-def test_a_record_that_is_not_even_queued_is_a_rejection_of_its_partition() -> None:
-    cause = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
-    record = SinkRecord("t", 3, None, b"", [], 0)
-    unused: Any = None
-    for given, partition in ((record, 3), (None, BY_KEY)):
-        with pytest.raises(RejectedOutputError) as raised:
-            MarkedProducer.refuse(unused, "t", cause, given)
-        (rejection,) = raised.value.rejections
-        assert (rejection.partition, rejection.record) == (partition, given)
 
 
 def test_a_record_that_goes_alone_shares_no_batch_and_the_others_do() -> None:

@@ -7,15 +7,13 @@ The first transaction protocol does not tell one transaction of a producer's epo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash
-from tests.unit.sink_stage import BARE, finals, request, staged, write
+from tests.unit.sink_stage import BARE, finals, request, staged
 
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.process.writer_pool import Writers
-from checkback.sinks.settings import SinkSettings
 
 
 class SentTwice(Awaits):
@@ -47,15 +45,10 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def begin(cluster: Cluster, settings: SinkSettings) -> SinkSettings:
-    begun = begin_epoch(settings, 1, (), 0)
+def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
+    settings, writers = begin_epoch(BARE, 1, (), 0), Writers()
     assert isinstance(cluster.awaits, SentTwice)
     cluster.awaits.is_due = True
-    return begun
-
-
-def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
-    settings, writers = begin(cluster, BARE), Writers()
     writers.write(request(settings, 0, 0))
     with pytest.raises(SimulatedCrash):
         writers.write(request(settings, 1, 1))
@@ -63,13 +56,3 @@ def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
     cluster.sleep(5_000)  # the first request of the first commit arrives
 
     assert finals(cluster) == [b"0"]
-
-
-def test_the_next_part_of_a_batch_is_not_committed_half_way(cluster: Cluster) -> None:
-    settings = begin(cluster, replace(BARE, transaction_rows_max=2))
-    with pytest.raises(SimulatedCrash):
-        write(settings, 0, 0, 1, 2, 3)
-
-    cluster.sleep(5_000)
-
-    assert finals(cluster) == [b"0", b"1"]

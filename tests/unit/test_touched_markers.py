@@ -40,9 +40,11 @@ def test_a_task_refuses_a_marker_that_was_set_by_hand(cluster: Cluster, next_bat
     write(settings, 0, 0)
     move_marker(cluster, next_batch)
 
-    with pytest.raises(CheckpointError, match="state partition 0 was set by hand"):
+    with pytest.raises(CheckpointError, match="0 was set by hand before batch 1") as refused:
         write(settings, 1, 1)
 
+    assert refused.value.fields == {"state_partition": 0, "batch_id": 1}
+    assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
     assert finals(cluster) == [b"0"]
 
 
@@ -52,7 +54,7 @@ def test_a_task_refuses_a_marker_that_is_past_the_next_batch(cluster: Cluster) -
     write(settings, 1, 1)
     write(settings, 2, 2)
 
-    with pytest.raises(CheckpointError, match="past"):
+    with pytest.raises(CheckpointError, match="0 is past batch 2 before batch 1"):
         write(settings, 1, 1)
 
 
@@ -60,7 +62,7 @@ def test_a_task_refuses_a_marker_of_an_older_start(cluster: Cluster) -> None:
     """A start writes its epoch into every marker, so somebody set this one back."""
     settings = begin_epoch(BARE, 1, (), 0)
 
-    with pytest.raises(CheckpointError, match="epoch"):
+    with pytest.raises(CheckpointError, match="0 is of epoch 1, this start's is 2, before"):
         write(replace(settings, epoch=settings.epoch + 1), 0, 0)
 
     assert finals(cluster) == []
@@ -71,7 +73,7 @@ def test_a_batch_0_without_a_marker_is_refused_where_the_start_wrote_one(cluster
     write(settings, 0, 0)
     cluster.group(BARE.marker_group).delete()
 
-    with pytest.raises(CheckpointError, match="gone"):
+    with pytest.raises(CheckpointError, match="0 is gone before batch 0: whether"):
         write(settings, 0, 0)
 
     assert finals(cluster) == [b"0"]
@@ -122,8 +124,10 @@ def test_a_start_that_another_one_overtakes_misses_no_marker(cluster: Cluster) -
 
 
 @pytest.mark.parametrize(
-    "metadata", ["", "abc", "5", "null", "[]", '{"epoch": null}', '{"epoch": 1e999}', "[" * 100_000]
-)
+    "metadata",
+    ["", "abc", "5", "null", "[]", "{}", '{"moved_at_ms": 5}', '{"epoch": null}',
+     '{"epoch": 1e999}', "[" * 100_000],
+)  # fmt: skip
 def test_metadata_that_no_pipeline_wrote_is_a_marker_set_by_hand(metadata: str) -> None:
     found = TopicPartition("settled", 0, 7, metadata)
 
