@@ -6,22 +6,6 @@ from hypothesis import strategies as st
 from checkback.client.checks.service import CheckOffsets
 
 
-def test_nothing_started_nothing_to_commit() -> None:
-    assert CheckOffsets().committable() is None
-
-
-def test_the_oldest_unfinished_holds_the_commit() -> None:
-    offsets = CheckOffsets()
-    for offset in (5, 6, 9):
-        offsets.started(offset)
-    offsets.finished(6)
-    assert offsets.committable() == 5
-    offsets.finished(5)
-    assert offsets.committable() == 9
-    offsets.finished(9)
-    assert offsets.committable() == 10
-
-
 def test_an_offset_of_somebody_else_is_ignored() -> None:
     offsets = CheckOffsets()
     offsets.finished(3)

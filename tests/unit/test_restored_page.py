@@ -16,7 +16,6 @@ from tests.unit.state.building import (
     UNKNOWN,
     half,
     op,
-    undelivered,
 )
 
 from checkback.operations.rebuild.page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
@@ -63,24 +62,6 @@ class Past:
 
 def packed(page: Page) -> bytes:
     return page.pack()
-
-
-@pytest.mark.parametrize("times", [0, 1])
-def test_a_check_that_found_no_topic_does_not_count_after_it_and_its_second_try_does(
-    times: int,
-) -> None:
-    past = Past(half(0)).batch(SENT + 6_001).batch(SENT + 6_002, undelivered(0, 1, 0))
-    if times:
-        past.batch(SENT + 66_002)
-
-    assert past.restored().page.halves.check_times.tolist() == [times]
-    assert packed(past.restored().page) == packed(past.page)
-
-
-def test_a_feedback_that_was_not_read_counts_too() -> None:
-    past = Past(half(0)).batch(SENT + 6_001).unread(undelivered(0, 1, 0))
-
-    assert past.restored().page.halves.check_times.tolist() == [0]
 
 
 def test_an_op_that_was_not_read_is_left_for_the_first_batch() -> None:

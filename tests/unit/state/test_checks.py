@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from tests.property.model import Record
 from tests.unit.state.building import (
     COMMIT,
     DUE,
     RULES,
     SENT,
-    UNKNOWN,
     Act,
     Story,
     half,
     op,
-    undelivered,
 )
 
 from checkback.state import NOTHING_READ, Action, Counter
@@ -55,14 +51,6 @@ def test_nobody_is_asked_and_nothing_discarded_while_ops_of_that_time_are_unread
         Act(Action.COMMIT, 0, 0, 0)
     ]
     assert story.batch(late, read_until_ms=SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 1, 1, 1)]
-
-
-def test_an_op_waits_for_its_half_until_all_halves_of_that_time_are_read() -> None:
-    story = Story(replace(RULES, verdict_retention_ms=0))
-    story.batch(SENT, op(0, COMMIT), read_until_ms=NOTHING_READ)
-
-    assert story.batch(SENT + 1_000, read_until_ms=SENT) == []
-    assert story.batch(SENT + 1_000, half(0)) == [Act(Action.COMMIT, 0, 0, 0)]
 
 
 def test_on_a_later_page_halves_are_asked_and_discarded_by_their_own_offsets() -> None:
@@ -112,55 +100,10 @@ def test_only_silence_discards() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "says", [None, half(0), op(0, UNKNOWN), op(0, COMMIT, group=2), undelivered(0, 1)]
-)
-def test_with_checks_off_no_event_discards_a_half_whose_checks_and_time_are_over(
-    says: Record | None,
-) -> None:
-    story = Story(replace(RULES, check_max=1))
-    story.batch(SENT, half(0))
-    assert story.batch(DUE) == checks((0, 1))
-    story.rules = replace(story.rules, check_enabled=False)
-
-    acts = story.batch(SENT + 2 * RULES.half_retention_ms, *([] if says is None else [says]))
-
-    assert {act.action for act in acts} <= {Action.REFUSE_OP}
-    assert story.page.pending == 1
-
-
 def test_with_checks_off_a_page_sleeps_until_a_later_deadline() -> None:
     story = Story(replace(RULES, check_enabled=False))
     story.batch(SENT, half(0, immunity_ms=10 * INTERVAL))
     assert story.wake_at_ms == SENT + 10 * INTERVAL
-
-
-def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interval() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    story.batch(DUE)
-    assert story.batch(DUE + 1, undelivered(0, 1, 0), undelivered(0, 1, 1)) == []
-    assert story.counters[Counter.CHECKS_UNDELIVERED] == 1
-    assert story.page.halves.check_times.tolist() == [0]
-    assert story.batch(DUE + INTERVAL) == []
-    assert story.batch(DUE + INTERVAL + 1) == checks((0, 1))
-
-
-def test_a_half_that_comes_twice_in_a_batch_is_one_whatever_came_before_it() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    story.batch(SENT, half(0), half(1), half(1), half(2))
-    assert story.page.halves.index.tolist() == [0, 1, 2]
-    assert story.counters[Counter.REPEATED_HALVES] == 2
-
-
-def test_a_clock_set_back_loses_no_deadline() -> None:
-    story = Story()
-    story.batch(SENT, half(0))
-    assert story.batch(DUE) == checks((0, 1))
-    assert story.batch(SENT - 3_600_000) == []
-    assert story.wake_at_ms == DUE + INTERVAL
-    assert story.batch(DUE + INTERVAL + 1) == checks((0, 2))
 
 
 def test_an_outcome_tells_what_is_left_pending_and_how_old_it_is() -> None:

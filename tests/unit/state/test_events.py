@@ -49,19 +49,13 @@ def rows(table: Fruit) -> list[tuple[int, int]]:
     return list(zip(table.kind.tolist(), table.weight.tolist(), strict=True))
 
 
-def test_rows_are_taken_by_position_in_the_order_asked_for() -> None:
+def test_rows_are_taken_by_position_in_the_order_asked_for_or_by_a_mask() -> None:
     assert rows(BASKET.take(np.array([2, 0]))) == [(3, 30), (1, 10)]
-
-
-def test_rows_are_taken_by_a_mask() -> None:
     assert rows(BASKET.take(BASKET.weight > 10)) == [(2, 20), (3, 30)]
 
 
 def test_parts_are_joined_in_their_order() -> None:
+    assert (len(BASKET), len(Fruit.none())) == (3, 0)
     assert rows(Fruit.joined(BASKET, Fruit.none(), BASKET.take(np.array([0])))) == [
         (1, 10), (2, 20), (3, 30), (1, 10),
     ]  # fmt: skip
-
-
-def test_a_table_is_as_long_as_its_columns() -> None:
-    assert (len(BASKET), len(Fruit.none())) == (3, 0)

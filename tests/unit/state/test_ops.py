@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.property.paged import events_of
 from tests.unit.state.building import (
     COMMIT,
     DUE,
     ROLLBACK,
-    RULES,
     SENT,
     Act,
     Story,
@@ -71,22 +68,6 @@ def test_a_page_that_keeps_only_an_op_is_not_empty_and_has_no_oldest_half() -> N
     story.batch(SENT, op(0, COMMIT))
     assert not story.page.is_empty
     assert (story.page.pending, story.page.oldest_ms) == (0, -1)
-
-
-def test_verdicts_are_forgotten_each_in_its_time() -> None:
-    story = Story(replace(RULES, verdict_retention_ms=100))
-    for offset in range(5):
-        story.batch(SENT + 10 * offset, half(offset), op(offset, COMMIT, offset))
-    story.batch(SENT + 121)
-    assert story.page.settled.verdict[:5].tolist() == [0, 0, 0, 1, 1]
-    assert story.wake_at_ms == SENT + 130
-    assert story.batch(SENT + 121, op(3, ROLLBACK, 5), op(4, ROLLBACK, 6)) == [
-        refused(5, RefusedReason.ROLLBACK_AFTER_COMMIT, 3),
-        refused(6, RefusedReason.ROLLBACK_AFTER_COMMIT, 4),
-    ]
-    story.batch(SENT + 131)
-    assert story.page.settled.verdict[:5].tolist() == [0, 0, 0, 0, 1]
-    assert story.wake_at_ms == SENT + 140
 
 
 def test_a_page_refuses_events_of_another() -> None:
