@@ -1,12 +1,10 @@
-"""All 15 x 16 pairs of a needed and an owned permission, and what each kind of request needs."""
+"""All 15 x 16 pairs of a needed and an owned permission."""
 
 from __future__ import annotations
 
 import pytest
-from tests.access_requests import check_answer_request, half_request, op_request, operator_request
 
 from checkback.security.accounts import NOTHING, WORDS, Permission, is_granted, word_of
-from checkback.security.decision import AccessRequest, Need, ResourceKind
 
 DENY, ANY, PUB, SUB = Permission
 # One row per needed permission, 1 to 15; one column per owned one, 0 to 15. An owned DENY (the odd
@@ -59,23 +57,3 @@ def test_words(word: str, bits: Permission) -> None:
 
 def test_a_combination_without_a_word_is_shown_as_its_number() -> None:
     assert word_of(NOTHING) == "0"
-
-
-@pytest.mark.parametrize(
-    ("request_", "needs"),
-    [
-        (
-            half_request("key", "1.2.3.4", real_topic="paid", group="orders"),
-            [Need(ResourceKind.TOPIC, "paid", PUB), Need(ResourceKind.GROUP, "orders", PUB)],
-        ),
-        (op_request("key", "1.2.3.4", group="orders"), [Need(ResourceKind.GROUP, "orders", PUB)]),
-        (
-            check_answer_request("key", "1.2.3.4", group="orders"),
-            [Need(ResourceKind.GROUP, "orders", PUB), Need(ResourceKind.GROUP, "orders", SUB)],
-        ),
-        (operator_request("key", "1.2.3.4"), []),
-    ],
-    ids=["half", "op", "check answer", "operator"],
-)
-def test_what_each_kind_of_request_needs(request_: AccessRequest, needs: list[Need]) -> None:
-    assert request_ == AccessRequest("key", "1.2.3.4", tuple(needs), needs_admin=not needs)
