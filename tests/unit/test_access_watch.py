@@ -157,18 +157,6 @@ def test_a_broken_file_leaves_the_rules_in_force_and_is_told(
     assert watched.watch.problem == ""
 
 
-def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("the-first-secret")
-    rules = "accounts:\n- accessKey: service\n  secretKey: {file: secret}\n"
-    watched = Watched(tmp_path, rules)
-    watched.later()
-
-    (tmp_path / "secret").write_text("the-second-secret")
-
-    assert not watched.later(seconds=SECRETS_LOOK_S)
-    assert watched.later()
-
-
 def test_a_job_does_not_start_with_missing_or_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")

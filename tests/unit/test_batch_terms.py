@@ -169,21 +169,21 @@ def test_while_the_brokers_are_silent_everything_is_hidden(topics: Topics) -> No
     assert driver.decide(8).hidden == frozenset()
 
 
-def test_what_was_there_when_the_batch_before_was_planned_was_read() -> None:
-    before, batch = PlannedBatch(5_000, {}, {}), PlannedBatch(9_000, {}, {})
+@pytest.mark.parametrize(
+    ("before_ms", "batch_ms", "ahead_ms", "until_ms"),
+    [
+        pytest.param(5_000, 9_000, 0, 5_000, id="what was there before"),
+        pytest.param(5_000, 9_000, 2_000, 3_000, id="by a clock ahead"),
+        pytest.param(None, 9_000, 0, NOTHING_READ, id="first batch"),
+        pytest.param(5_000, 4_000, 0, 4_000, id="clock set back"),
+    ],
+)
+def test_what_was_there_when_the_batch_before_was_planned_was_read(
+    before_ms: int | None, batch_ms: int, ahead_ms: int, until_ms: int
+) -> None:
+    before = None if before_ms is None else PlannedBatch(before_ms, {}, {})
 
-    assert BatchPlans(batch, before).read_until_ms(0) == 5_000
-    assert BatchPlans(batch, before).read_until_ms(2_000) == 3_000
-
-
-def test_the_first_batch_tells_nothing() -> None:
-    assert BatchPlans(PlannedBatch(9_000, {}, {}), None).read_until_ms(0) == NOTHING_READ
-
-
-def test_a_clock_that_was_set_back_makes_it_no_later_than_the_batch() -> None:
-    before, batch = PlannedBatch(5_000, {}, {}), PlannedBatch(4_000, {}, {})
-
-    assert BatchPlans(batch, before).read_until_ms(0) == 4_000
+    assert BatchPlans(PlannedBatch(batch_ms, {}, {}), before).read_until_ms(ahead_ms) == until_ms
 
 
 def test_only_a_step_of_a_clock_is_noted(topics: Topics) -> None:

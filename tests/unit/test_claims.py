@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from tests.deciding import message
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
@@ -28,26 +29,11 @@ from checkback.streaming.start.topic_claim import (
 CLAIM = Claim("id", "app", "/checkpoint", "half")
 
 
-class Record:
-    """A record with one header."""
-
-    def __init__(self, name: str, value: bytes | None) -> None:
-        self.name, self.value = name, value
-
-    def headers(self) -> list[tuple[str, bytes | None]]:
-        return [(self.name, self.value)]
-
-
-def claim_in(name: str, value: bytes | None) -> Claim | None:
-    record: Any = Record(name, value)
-    return Claim.from_record(record)
-
-
 @pytest.mark.parametrize(
     "said", [b"", b"{", b"[]", b"7", b"null", b"{}", b"\xff", b"[" * 200_000, b'{"id": 1}', None]
 )
 def test_what_is_no_claim_ends_no_start(said: bytes | None) -> None:
-    assert claim_in(HEADER, said) is None
+    assert Claim.from_record(message(headers=[(HEADER, said)])) is None
 
 
 class SettledLog:

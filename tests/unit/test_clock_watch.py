@@ -12,12 +12,8 @@ class Cluster:
     """Brokers, a machine whose clock can be set, and a job there."""
 
     def __init__(self) -> None:
-        self.brokers_ms, self.wall_ms, self.steady_s, self.asked = (
-            1_000_000_000,
-            1_000_000_000,
-            5.0,
-            0,
-        )
+        self.brokers_ms = self.wall_ms = 1_000_000_000
+        self.steady_s, self.asked = 5.0, 0
         self.tells = True
         self.watch = AheadWatch(self.ask, lambda: self.wall_ms, lambda: self.steady_s)
 
@@ -31,6 +27,13 @@ class Cluster:
         self.wall_ms += int(later_s * 1_000) + step_ms
         self.steady_s += 0 if is_suspended else later_s
         self.watch.require_credible(self.wall_ms)
+
+
+def started() -> Cluster:
+    """Return a cluster whose job has compared the clocks at its start."""
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+    return cluster
 
 
 def test_a_start_with_a_clock_that_is_ahead_of_the_brokers_is_refused() -> None:
@@ -52,8 +55,7 @@ def test_a_start_with_a_clock_that_is_right_or_behind_goes_on(ahead_ms: int) -> 
 
 
 def test_a_clock_that_is_set_ahead_ends_the_job_with_the_first_batch_of_that_time() -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
     for _ in range(1_000):
         cluster.plan(7)
     assert cluster.asked == 1
@@ -63,8 +65,7 @@ def test_a_clock_that_is_set_ahead_ends_the_job_with_the_first_batch_of_that_tim
 
 
 def test_small_steps_ahead_add_up() -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
     for _ in range(10):
         cluster.plan(60, step_ms=60_000)
 
@@ -73,8 +74,7 @@ def test_small_steps_ahead_add_up() -> None:
 
 
 def test_a_machine_that_was_suspended_goes_on() -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
 
     cluster.plan(86_400, is_suspended=True)
     cluster.plan(7)
@@ -91,8 +91,7 @@ def test_where_the_brokers_do_not_tell_their_time_the_job_goes_on() -> None:
 
 
 def test_a_batch_that_an_earlier_start_planned_is_credible() -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
 
     cluster.watch.require_credible(cluster.wall_ms - 86_400_000)
 
@@ -120,8 +119,7 @@ def test_a_clock_is_ahead_by_what_the_quickest_answers_tell() -> None:
 
 @pytest.mark.parametrize(("step_ms", "ahead_ms"), [(5_000, 5_000), (-5_000, 0)])
 def test_a_clock_that_is_set_is_noticed_by_the_next_comparison(step_ms: int, ahead_ms: int) -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
     assert cluster.watch.ahead_ms == 0
 
     cluster.wall_ms += step_ms
@@ -133,8 +131,7 @@ def test_a_clock_that_is_set_is_noticed_by_the_next_comparison(step_ms: int, ahe
 
 
 def test_brokers_that_do_not_answer_do_not_end_a_job_by_its_clock() -> None:
-    cluster = Cluster()
-    cluster.watch.require_agreement()
+    cluster = started()
 
     def silent() -> int:
         raise BrokerError("no answer", remedy="wait")

@@ -6,14 +6,13 @@ import hashlib
 import re
 import sys
 from pathlib import Path
-from typing import cast
 from xml.etree import ElementTree as ET
 
 import pytest
 from tools import lock_jars
 
 from checkback.deploy import jars
-from checkback.deploy.jars import LOCK_FILE, Conf, LockedJar, locked_jars
+from checkback.deploy.jars import LOCK_FILE, LockedJar, locked_jars
 from checkback.deploy.java import find_java, java_version
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 from checkback.streaming.spark.jars import jars_folder
@@ -25,15 +24,6 @@ def fake_java(folder: Path, version_line: str) -> Path:
     java.write_text(f"#!/bin/sh\necho '{version_line}' >&2\n")
     java.chmod(0o755)
     return java
-
-
-def test_lock_holds_every_dependency_that_ivy_xml_names() -> None:
-    lock = jars.read_lock()
-    root = ET.parse(jars.IVY_FILE).getroot()  # noqa: S314 - our own file
-
-    for one in root.iter("dependency"):
-        conf = cast("Conf", one.attrib["conf"].split("->")[0])
-        assert f"{one.attrib['name']}-{one.attrib['rev']}.jar" in lock[conf]
 
 
 def test_spark_gets_no_second_copy_of_what_pyspark_ships() -> None:
@@ -83,12 +73,17 @@ def test_the_lock_has_the_coordinates_of_every_jar() -> None:
     found = list(locked_jars())
     root = ET.parse(jars.IVY_FILE).getroot()  # noqa: S314 - our own file
     named = {
-        (one.attrib["org"], one.attrib["name"], one.attrib["rev"])
+        (
+            one.attrib["conf"].split("->")[0],
+            one.attrib["org"],
+            one.attrib["name"],
+            one.attrib["rev"],
+        )
         for one in root.iter("dependency")
     }
 
     assert "".join(one.line() for one in found) == LOCK_FILE.read_text("ascii")
-    assert named <= {one[3:] for one in found}
+    assert named <= {(one.conf, *one[3:]) for one in found}
     assert {one.file for one in found} == {f"{one.artifact}-{one.version}.jar" for one in found}
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Message
-from tests.deciding import plain_half
+from tests.deciding import Decided, message, page_outcome, plain_half
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
 from checkback.protocol.refusals import RefusedReason
@@ -21,24 +20,10 @@ from checkback.sinks.ledger import rows as ledger_rows
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed, unpacked, write_noting
 from checkback.sinks.lookups import half_lookups, op_lookups
 from checkback.sinks.report import BatchReport
-from checkback.state import Action, Counter, Outcome
+from checkback.state import Action, Outcome
 
 NOW = 1_700_000_000_123
 BATCH = LedgerBatch("query", 7)
-Decided = tuple[Action, int, int, int]
-
-
-class Record:
-    """A record with headers and time, like confluent-kafka's Message."""
-
-    def __init__(self, headers: list[tuple[str, bytes]], time_ms: int) -> None:
-        self._headers, self._time_ms = headers, time_ms
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return self._headers
-
-    def timestamp(self) -> tuple[int, int]:
-        return 2, self._time_ms
 
 
 class Topic:
@@ -57,20 +42,14 @@ class Topic:
         pass
 
 
-def half(offset: int, transaction_id: str = "", group: str = "g") -> Record:
+def half(offset: int, transaction_id: str = "", group: str = "g") -> Any:
     name = transaction_id or f"id-{offset}"
     headers = plain_half(name, "orders", group)
-    return Record(headers, NOW - 1_000 - offset)
+    return message(headers=headers, timestamp=(2, NOW - 1_000 - offset))
 
 
 def outcome(partition: int, *decided: Decided) -> Outcome:
-    columns: list[Any] = list(zip(*decided, strict=True)) or [(), (), (), ()]
-    return Outcome(
-        partition, 0, NOW,
-        np.array(columns[0], np.uint8), np.array(columns[1], np.int64),
-        np.array(columns[2], np.int32), np.array(columns[3], np.int64),
-        np.zeros(len(Counter), np.int64), 0, -1,
-    )  # fmt: skip
+    return page_outcome(partition, *decided, now_ms=NOW)
 
 
 def of_half(action: Action, offset: int, detail: int = 0) -> Decided:
@@ -129,7 +108,8 @@ def test_a_half_that_is_prepared_and_committed_in_one_batch_is_read_once() -> No
 
 def test_a_name_that_is_null_is_kept_as_empty() -> None:
     nothing: Any = [("TRAN_MSG", b"true"), (PGROUP, None), (UNIQ_KEY, None), (REAL_TOPIC, None)]
-    topic = Topic({(0, 0): Record(nothing, NOW), (0, 1): Record(nothing[::-1], NOW)})
+    stored = [message(headers=one, timestamp=(2, NOW)) for one in (nothing, nothing[::-1])]
+    topic = Topic({(0, at): one for at, one in enumerate(stored)})
     reason = RefusedReason.HALF_WITHOUT_GROUP
     decided = outcome(0, *(of_half(Action.REFUSE_HALF, at, reason) for at in (0, 1)))
 
@@ -155,7 +135,8 @@ def test_a_replayed_batch_gives_the_same_rows_whatever_kafka_needs(write: Any) -
 
 def test_a_half_that_is_gone_or_says_nothing_readable_still_has_its_row() -> None:
     by_name = [("x", b"1"), (UNIQ_KEY, b"by name"), (REAL_TOPIC, b"o"), (PGROUP, b"g\xff")]
-    topic = Topic({(0, 1): Record(by_name, NOW), (0, 2): Record([], NOW)})
+    stored = [message(headers=one, timestamp=(2, NOW)) for one in (by_name, [])]
+    topic = Topic({(0, at): one for at, one in enumerate(stored, 1)})
     decided = outcome(0, *(of_half(Action.COMMIT, offset) for offset in (1, 2, 3)))
 
     found = rows([decided], topic)

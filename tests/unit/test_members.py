@@ -71,69 +71,62 @@ def test_groups_without_number_keep_the_driver_for_seconds_only_and_each_has_its
 
 
 class Lists:
-    """An admin client of one group, of which it lists this."""
+    """An admin client of one group, of which it lists each of these, the last one ever after."""
 
-    def __init__(self, *groups: Any) -> None:
-        self.groups = list(groups)
+    def __init__(self, *answers: list[Any]) -> None:
+        self.answers = list(answers)
 
     def list_groups(self, _: str, __: float) -> list[Any]:
-        return self.groups
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 def test_only_members_that_subscribe_to_the_check_topic_answer() -> None:
     foreign = [member("paid", "orders"), member(), SimpleNamespace(metadata=b"-"), member("check")]
     mine = [member("eu.check"), member("paid", "eu.check")]
 
-    lists: Any = Lists(listed(foreign + mine))
+    lists: Any = Lists([listed(foreign + mine)])
 
     assert listed_members(lists, "eu.check") == len(mine)
 
 
 def test_a_group_that_rebalances_is_not_called_silent() -> None:
     """Until it is stable, brokers do not say what the members subscribe to."""
-    lists: Any = Lists(listed([SimpleNamespace(metadata=b"")], state="PreparingRebalance"))
+    lists: Any = Lists([listed([SimpleNamespace(metadata=b"")], state="PreparingRebalance")])
 
     assert listed_members(lists, "eu.check") == 1
 
 
 def test_a_group_on_the_newer_protocol_is_not_called_silent() -> None:
     """Brokers list such a group, and describe it as dead to those who ask in the older way."""
-    newer: Any = Lists(listed([], state="Dead"))
-    gone: Any = Lists()
+    newer: Any = Lists([listed([], state="Dead")])
+    gone: Any = Lists([])
 
     assert (live_members(newer, "check"), live_members(gone, "check")) == (None, 0)
     assert groups_without_members(newer, NAMES, ["g"]) == []
     assert groups_without_members(gone, NAMES, ["g"]) == ["g"]
 
 
-class Coordinators:
-    """An admin client of groups whose coordinators answer with these codes, then with 2 members."""
-
-    def __init__(self, *codes: int) -> None:
-        self.codes = list(codes)
-
-    def list_groups(self, check_topic: str, _: float) -> list[Any]:
-        code = self.codes.pop(0) if self.codes else None
-        return [listed([member(check_topic)] * 2 if code is None else [], code=code)]
+def coordinators(*codes: int) -> Any:
+    """Return an admin client of coordinators that answer with these codes, then with 2 members."""
+    return Lists(*([listed([], code=code)] for code in codes), [listed([member("check")] * 2)])
 
 
 def test_members_are_asked_for_again_while_the_coordinator_moves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asking_again, "PAUSE_S", 0)
-    moving = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-    admins: list[Any] = [
-        Coordinators(*moving),
-        Coordinators(KafkaError.GROUP_ID_NOT_FOUND),
-        Coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED),
+    admins = [
+        coordinators(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+        coordinators(KafkaError.GROUP_ID_NOT_FOUND),
+        coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED),
     ]
 
     assert [live_members(admin, "check") for admin in admins] == [2, 0, None]
 
 
 def test_a_group_whose_coordinator_loads_is_none_that_nobody_answers_for() -> None:
-    loading: Any = Coordinators(*[KafkaError.COORDINATOR_LOAD_IN_PROGRESS] * 2)
-    forbidden: Any = Coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    loading = coordinators(*[KafkaError.COORDINATOR_LOAD_IN_PROGRESS] * 2)
+    forbidden = coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
     assert groups_without_members(loading, NAMES, ["g"]) == []
     with pytest.raises(KafkaException):

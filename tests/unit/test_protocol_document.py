@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from confluent_kafka import KafkaError
+from tests.deciding import message, page_outcome
 
 from checkback.client import validation
 from checkback.client.kafka.errors import REFUSALS
@@ -31,7 +32,7 @@ from checkback.security.record_signer import RecordSigner
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.records.router import Router
 from checkback.sinks.records.sink_record import SinkRecord
-from checkback.state.formats.outcome import Action, Counter, Outcome
+from checkback.state.formats.outcome import Action
 from checkback.state.formats.settled_marks import _HEADER, SETTLED_VERSION, Mark, pack_settled
 from checkback.state.steps.halves import IMMUNITY_MS_MAX
 
@@ -69,30 +70,14 @@ NOTES: dict[str, decided.PartitionNote] = {
 }
 
 
-@dataclass
-class StoredHalf:
-    """The half of the examples, as the sink looks it up."""
-
-    def key(self) -> bytes:
-        return KEY
-
-    def value(self) -> bytes:
-        return BODY
-
-    def headers(self) -> Headers:
-        return HALF
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_700_000_000_000
-
-
 def as_the_sink_asks() -> tuple[bytes | None, bytes | None, Headers]:
     """Return the check request that the sink writes with default settings."""
     names, interval_ms = topics.TopicNames(""), Settings().check_interval_ms
     router = Router(
         names, lambda _: KnownTopic(1, 10_000_000), check_interval_ms=interval_ms, check_max=2
     )
-    asked = router.check_request(StoredHalf(), RecordOrigin(names.half, PARTITION, OFFSET), 1)
+    half = message(key=KEY, value=BODY, headers=HALF, timestamp=(1, 1_700_000_000_000))
+    asked = router.check_request(half, RecordOrigin(names.half, PARTITION, OFFSET), 1)
     assert isinstance(asked, SinkRecord)
     return asked.key, asked.value, asked.headers
 
@@ -167,17 +152,9 @@ def test_an_example_is_what_the_code_writes(name: str) -> None:
 
 
 def test_the_settled_mark_is_what_the_code_writes() -> None:
-    outcome = Outcome(
-        partition=PARTITION,
-        page=0,
-        now_ms=1_700_000_000_000,
-        action=np.array([Action.COMMIT, Action.CHECK], np.uint8),
-        offset=np.array([OFFSET, 80], np.int64),
-        detail=np.array([0, 2], np.int32),
-        source_offset=np.array([OFFSET, 80], np.int64),
-        counters=np.zeros(len(Counter), np.int64),
-        pending=1,
-        oldest_ms=0,
+    decided = (Action.COMMIT, OFFSET, 0, OFFSET), (Action.CHECK, 80, 2, 80)
+    outcome = replace(
+        page_outcome(PARTITION, *decided, now_ms=1_700_000_000_000),
         identity_rest=np.array([0x01020304, 0x05060708]),
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from tests.deciding import message
 
-from checkback.protocol.properties import Headers, text_value
+from checkback.protocol.properties import text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
@@ -21,42 +22,28 @@ ROUTER = Router(NAMES, lambda _: WIDE)
 ORIGIN = RecordOrigin(NAMES.half, 0, 0)
 
 
-@dataclass
-class Half:
-    """A record like those that the look-up returns."""
-
-    found: Headers | None
-    body: bytes | None = b"body"
-
-    def key(self) -> bytes | None:
-        return b"key"
-
-    def value(self) -> bytes | None:
-        return self.body
-
-    def headers(self) -> Headers | None:
-        return self.found
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_234
-
-
-def half(real_queue_id: int | None = None, **properties: str) -> Half:
-    return Half(
-        half_headers(
-            producer_group="g",
-            transaction_id="u",
-            real_topic="orders",
-            properties=properties,
-            real_queue_id=real_queue_id,
-        )
+def half(real_queue_id: int | None = None, **properties: str) -> Any:
+    """A half like those that the look-up returns."""
+    headers = half_headers(
+        producer_group="g",
+        transaction_id="u",
+        real_topic="orders",
+        properties=properties,
+        real_queue_id=real_queue_id,
     )
+    return message(key=b"key", value=b"body", headers=headers, timestamp=(1, 1_234))
 
 
-def final(given: Half, at: tuple[int, int] = (0, 0)) -> SinkRecord:
+def final(given: Any, at: tuple[int, int] = (0, 0)) -> SinkRecord:
     made = ROUTER.final(given, RecordOrigin(NAMES.half, *at))
     assert isinstance(made, SinkRecord)
     return made
+
+
+def reason(known: KnownTopic, *options: Any, given: Any = None, **named: Any) -> Any:
+    """Return why no final goes to such a topic, None where one does."""
+    made = Router(NAMES, lambda _: known, *options, **named).final(given or half(), ORIGIN)
+    return made.reason if isinstance(made, Refusal) else None
 
 
 def test_a_final_keeps_key_body_time_and_the_users_properties() -> None:
@@ -87,11 +74,10 @@ def test_a_final_goes_to_the_wished_partition_if_there_is_one(
     assert made.partition == partition
 
 
-@pytest.mark.parametrize("wish", [b"-1", b"x", b"", b"1.0"])
-def test_a_wish_that_is_no_number_is_none(wish: bytes) -> None:
+@pytest.mark.parametrize("wish", [b"-1", b"x", b"", b"1.0", b"9" * 5_000], ids=lambda one: one[:4])
+def test_a_wish_that_is_no_number_or_has_many_digits_is_for_no_partition(wish: bytes) -> None:
     given = half()
-    assert given.found is not None
-    given.found.append(("REAL_QID", wish))
+    given.headers().append(("REAL_QID", wish))
 
     assert final(given).partition == -1
 
@@ -105,7 +91,7 @@ def test_a_missing_topic_refuses_the_half_as_it_is() -> None:
     refused = Router(NAMES, lambda _: None).refused(given, origin, refusal)
 
     assert refused.topic == NAMES.refused
-    assert refused.headers[: len(given.found or [])] == given.found
+    assert refused.headers[: len(given.headers())] == given.headers()
     assert text_value(refused.headers, "__checkback.errors.reason") == "REAL_TOPIC_MISSING"
     assert text_value(refused.headers, "__checkback.errors.topic") == NAMES.half
     assert "orders" in (text_value(refused.headers, "__checkback.errors.message") or "")
@@ -116,12 +102,9 @@ def test_the_size_that_is_refused_is_the_size_that_may_not_fit() -> None:
     made = final(given)
     size = record_bytes_max(made.key, made.value, made.headers)
 
-    fits = Router(NAMES, lambda _: KnownTopic(1, size)).final(given, ORIGIN)
-    too_large = Router(NAMES, lambda _: KnownTopic(1, size - 1)).final(given, ORIGIN)
+    found = [reason(KnownTopic(1, size - less), given=given) for less in (0, 1)]
 
-    assert isinstance(fits, SinkRecord)
-    assert isinstance(too_large, Refusal)
-    assert too_large.reason is RefusedReason.FINAL_TOO_LARGE
+    assert found == [None, RefusedReason.FINAL_TOO_LARGE]
 
 
 def test_check_times_of_the_user_are_not_believed() -> None:
@@ -136,14 +119,6 @@ def test_check_times_of_the_user_are_not_believed() -> None:
     assert names.count("TRANSACTION_CHECK_TIMES") == 1
     assert text_value(request.headers, "TRANSACTION_CHECK_TIMES") == "2"
     assert text_value(request.headers, "TRAN_PREPARED_QUEUE_OFFSET") == "7"
-
-
-def test_a_wish_of_many_digits_is_for_no_partition_there_is() -> None:
-    given = half()
-    assert given.found is not None
-    given.found.append(("REAL_QID", b"9" * 5_000))
-
-    assert final(given).partition == -1
 
 
 def test_a_check_request_tells_the_interval_and_a_final_does_not() -> None:
@@ -173,7 +148,7 @@ def test_a_record_that_is_gone_is_refused_with_its_origin_only() -> None:
 def test_a_record_without_headers_is_refused_untouched() -> None:
     origin, refusal = RecordOrigin(NAMES.op, 0, 3), Refusal(RefusedReason.OP_TAG_UNKNOWN)
 
-    refused = ROUTER.refused(Half(None, None), origin, refusal)
+    refused = ROUTER.refused(message(key=b"key"), origin, refusal)
 
     assert refused.value is None
     assert text_value(refused.headers, "__checkback.errors.code") == "24"
@@ -184,12 +159,9 @@ def test_a_record_without_headers_is_refused_untouched() -> None:
 def test_a_topic_that_takes_no_old_records_is_asked_for_its_bound(*, measured: bool) -> None:
     bound = KnownTopic(1, 1_000_000, before_max_ms=1_000)
 
-    young = Router(NAMES, lambda _: bound, 2_234, measures_all=measured).final(half(), ORIGIN)
-    old = Router(NAMES, lambda _: bound, 2_235, measures_all=measured).final(half(), ORIGIN)
+    found = [reason(bound, now_ms, measures_all=measured) for now_ms in (2_234, 2_235)]
 
-    assert isinstance(young, SinkRecord)
-    assert isinstance(old, Refusal)
-    assert old.reason is RefusedReason.FINAL_REJECTED
+    assert found == [None, RefusedReason.FINAL_REJECTED]
 
 
 def test_nothing_goes_to_a_topic_on_which_no_transaction_may_end() -> None:
@@ -220,6 +192,4 @@ def test_nothing_goes_to_a_topic_that_is_short_of_replicas() -> None:
 def test_no_final_goes_to_a_system_topic_of_whatever_prefix() -> None:
     system = KnownTopic(1, 1_000_000, is_system=True)
 
-    refusal = Router(NAMES, lambda _: system).final(half(), ORIGIN)
-
-    assert isinstance(refusal, Refusal)
+    assert reason(system) is RefusedReason.REAL_TOPIC_MISSING

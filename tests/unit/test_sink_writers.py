@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Message
+from tests.deciding import message
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.read import record_reader as lookup
@@ -28,12 +28,10 @@ class Assigned:
     def unassign(self) -> None:
         self.at = None
 
-    def poll(self, _: float) -> Message:
-        make: Any = Message  # the stubs are older than its constructor
-        made: Message = make(topic="t", partition=0, offset=self.at, value=b"x", timestamp=(1, 1))
-        return made
+    def poll(self, _: float) -> Any:
+        return message(topic="t", partition=0, offset=self.at, value=b"x", timestamp=(1, 1))
 
-    def consume(self, *_: object) -> list[Message]:
+    def consume(self, *_: object) -> list[Any]:
         return []
 
 

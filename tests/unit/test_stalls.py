@@ -70,16 +70,24 @@ def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     )
 
 
-def test_of_a_long_id_the_beginning_is_told() -> None:
+STALL = Stall("half", 0, 5, 7, 15)
+
+
+def held_by_42(list_transactions: Any) -> Any:
+    """Return an admin client by which producer 42 has begun a transaction where STALL stands."""
     opened = SimpleNamespace(current_transaction_start_offset=5, producer_id=42)
     held = SimpleNamespace(active_producers=[opened])
-    listed = SimpleNamespace(producer_id=42, transactional_id="i" * 32_000)
-    admin = SimpleNamespace(
+    return SimpleNamespace(
         describe_producers=lambda places: dict.fromkeys(places, held),
-        list_transactions=lambda **_: {0: [listed]},
+        list_transactions=list_transactions,
+        close=lambda: None,
     )
 
-    [stall] = named(admin, [Stall("half", 0, 5, 7, 15)])
+
+def test_of_a_long_id_the_beginning_is_told() -> None:
+    listed = SimpleNamespace(producer_id=42, transactional_id="i" * 32_000)
+
+    [stall] = named(held_by_42(lambda **_: {0: [listed]}), [STALL])
 
     assert (stall.producer_id, stall.transactional_id) == (42, "i" * 255)
 
@@ -90,11 +98,11 @@ def test_the_id_of_who_stalls_commands_no_terminal() -> None:
     assert r"producer 42 (\x1b[2J) has" in stall.says()
 
 
-class Electing:
-    """An admin client of one partition each, which first finds no leader."""
+class Brokers:
+    """An admin client of topics of one partition; after these errors each ends at 7."""
 
-    def __init__(self, topics: Sequence[str]) -> None:
-        self.topics, self.codes = topics, [KafkaError.NOT_LEADER_FOR_PARTITION]
+    def __init__(self, topics: Sequence[str], *codes: int) -> None:
+        self.topics, self.codes = topics, [*codes]
 
     def list_topics(self, **_: Any) -> Any:
         return SimpleNamespace(topics={one: SimpleNamespace(partitions=[0]) for one in self.topics})
@@ -113,7 +121,8 @@ def test_a_partition_that_gets_another_leader_does_not_make_the_brokers_silent(
 ) -> None:
     monkeypatch.setattr(listed_offsets, "PAUSE_S", 0)
     settings = Settings()
-    watch = StallWatch(settings, Electing(settings.topics.read))  # type: ignore[arg-type]
+    electing: Any = Brokers(settings.topics.read, KafkaError.NOT_LEADER_FOR_PARTITION)
+    watch = StallWatch(settings, electing)
 
     assert watch.look() == []
     assert watch.brokers_answer
@@ -138,26 +147,17 @@ def test_what_is_written_between_two_questions_is_no_open_transaction(
     assert not watch.history.is_anything_open
 
 
-@pytest.mark.parametrize("error", [ValueError("'PrepareNothing' is not a valid TransactionState")])
 def test_a_state_that_kafka_python_does_not_know_ends_no_job(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A newer broker may tell it of the very transaction that holds the pipeline up."""
 
     def raising(**_: Any) -> Any:
-        raise error
+        raise ValueError("'PrepareNothing' is not a valid TransactionState")
 
-    opened = SimpleNamespace(current_transaction_start_offset=5, producer_id=42)
-    held = SimpleNamespace(active_producers=[opened])
-    admin = SimpleNamespace(
-        describe_producers=lambda places: dict.fromkeys(places, held),
-        list_transactions=raising,
-        close=lambda: None,
-    )
-    monkeypatch.setattr(stalls, "new_admin_client", lambda _: admin)
-    stall = Stall("half", 0, 5, 7, 15)
+    monkeypatch.setattr(stalls, "new_admin_client", lambda _: held_by_42(raising))
 
-    assert stalls._with_producers(Settings(bootstrap_servers="b:1"), [stall]) == [stall]
+    assert stalls._with_producers(Settings(bootstrap_servers="b:1"), [STALL]) == [STALL]
 
 
 def test_who_holds_a_partition_up_is_asked_by_a_client_that_leaves_no_thread(
@@ -166,8 +166,7 @@ def test_who_holds_a_partition_up_is_asked_by_a_client_that_leaves_no_thread(
     """While something stands still, it is asked every five seconds."""
     monkeypatch.setattr(stalls, "ANSWER_MS_MAX", 100)
     before = threading.active_count()
-    stall = Stall("half", 0, 5, 7, 15)
 
-    assert stalls._with_producers(Settings(bootstrap_servers="127.0.0.1:1"), [stall]) == [stall]
+    assert stalls._with_producers(Settings(bootstrap_servers="127.0.0.1:1"), [STALL]) == [STALL]
 
     assert threading.active_count() == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -214,3 +214,14 @@ def test_a_status_topic_that_can_not_be_looked_for_ends_the_start_with_the_reaso
 
     with pytest.raises(BrokerError, match="topics can't be listed"):
         announce.publish_status(SETTINGS, {}, 0)
+
+
+def test_a_start_that_may_not_write_a_tick_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def produce(*_: object, on_delivery: Callable[..., None], **__: Any) -> None:
+        on_delivery(SimpleNamespace(str=lambda: "no such rights"), None)
+
+    refusing = SimpleNamespace(produce=produce, flush=lambda _: 0)
+    monkeypatch.setattr(announce, "Producer", lambda _: refusing)
+
+    with pytest.raises(BrokerError, match=r"no such rights.*that this user may write"):
+        announce.write_tick(SETTINGS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
+
+from tests.unit.test_stalls import Brokers
 
 from checkback.protocol.configuration import Settings
 from checkback.streaming.reports.open_input import StallWatch
@@ -61,22 +62,6 @@ def test_a_partition_that_is_not_read_for_weeks_takes_no_more_memory() -> None:
 
     assert len(history._seen[HALF]) <= ENDS_KEPT_MAX
     assert found.oldest_s == 20 * ENDS_KEPT_MAX - 1
-
-
-class Brokers:
-    """Brokers whose every partition ends at 7."""
-
-    def __init__(self, topics: tuple[str, ...]) -> None:
-        self.topics = topics
-
-    def list_topics(self, **_: Any) -> Any:
-        return SimpleNamespace(topics={one: SimpleNamespace(partitions=[0]) for one in self.topics})
-
-    def list_offsets(self, places: Any, **_: Any) -> Any:
-        return dict.fromkeys(places, self)
-
-    def result(self, _: float) -> Any:
-        return SimpleNamespace(offset=7, leader_epoch=None)
 
 
 def test_with_a_relay_the_decided_topic_counts_too() -> None:

@@ -31,8 +31,11 @@ def rows_per_s(steady: Steady) -> float:
     return steady.rows / ((steady.to_ms - steady.from_ms) / 1_000)
 
 
-def test_the_warm_up_is_left_out_and_the_rest_is_the_rate() -> None:
-    steady = steady_part(batches((100, 9_000), (100, 1_000), (100, 1_000), (100, 2_000)), 0.25)
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_the_warm_up_of_one_batch_at_least_is_left_out_and_the_rest_is_the_rate(
+    share: float,
+) -> None:
+    steady = steady_part(batches((100, 9_000), (100, 1_000), (100, 1_000), (100, 2_000)), share)
 
     assert [batch.batch_id for batch in steady.batches] == [1, 2, 3]
     assert rows_per_s(steady) == 75
@@ -44,12 +47,6 @@ def test_a_batch_a_few_records_short_draws_no_other_into_the_warm_up() -> None:
     assert steady_part(found, 0.5).rows == 2_000
 
 
-def test_at_least_one_batch_is_warm_up() -> None:
-    steady = steady_part(batches((100, 9_000), (100, 1_000)), 0.0)
-
-    assert [batch.batch_id for batch in steady.batches] == [1]
-
-
 def test_a_remainder_at_the_end_is_no_measurement() -> None:
     """The remainder of a limit per batch: a few rows that take as long as a hundred thousand."""
     steady = steady_part(batches((100, 900), (100, 1_000), (100, 1_000), (3, 800), (0, 300)), 0.25)
@@ -58,11 +55,7 @@ def test_a_remainder_at_the_end_is_no_measurement() -> None:
 
 
 def test_a_gap_between_batches_counts() -> None:
-    found = [
-        MeasuredBatch(0, 0, 1_000, 50),
-        MeasuredBatch(1, 1_000, 1_000, 50),
-        MeasuredBatch(2, 4_000, 1_000, 50),
-    ]
+    found = [MeasuredBatch(at, from_ms, 1_000, 50) for at, from_ms in enumerate((0, 1_000, 4_000))]
 
     assert rows_per_s(steady_part(found, 0.3)) == 25
 

@@ -15,14 +15,30 @@ from bench.runs.trial import BenchSetting, Trial
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
 
-TELLING = """
+PROGRAM = """
 import json, signal, sys, threading
 ended = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: ended.set())
-for counts in ({"finals": 2, "checks": 1}, {"finals": 3}):
-    print(json.dumps({"event": "progress", "counts": counts}), flush=True)
+def say(event, **facts):
+    print(json.dumps({"event": event, **facts}), flush=True)
+"""
+TELLING = (
+    PROGRAM
+    + """
+say("progress", counts={"finals": 2, "checks": 1})
+say("progress", counts={"finals": 3})
 ended.wait()
 """
+)
+UNTIL_SIGTERM = (
+    PROGRAM
+    + """
+say("started")
+ended.wait()
+say("stopped")
+"""
+)
+FAILING = "import sys; print('the disk is full', file=sys.stderr); sys.exit(3)"
 
 
 @pytest.fixture
@@ -53,17 +69,6 @@ def test_counts_are_the_sums_of_the_progress_lines(trial: Trial) -> None:
 
         assert query.counts() == {"finals": 5, "checks": 1}
         assert query.batches() == []
-
-
-UNTIL_SIGTERM = """
-import json, signal, sys, threading
-ended = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: ended.set())
-print(json.dumps({"event": "started"}), flush=True)
-ended.wait()
-print(json.dumps({"event": "stopped"}), flush=True)
-"""
-FAILING = "import sys; print('the disk is full', file=sys.stderr); sys.exit(3)"
 
 
 @dataclass(slots=True)

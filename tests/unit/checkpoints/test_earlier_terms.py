@@ -10,7 +10,7 @@ import pytest
 from tests.unit.notes import Notes
 from tests.unit.state.building import RULES
 
-from checkback.checkpoints.own_files.batch_terms import AccessVersion
+from checkback.checkpoints.own_files.batch_terms import AccessVersion, BatchTerms
 from checkback.checkpoints.own_files.earlier_terms import earlier_access, earlier_terms
 from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.errors import CheckpointError
@@ -32,10 +32,15 @@ def store(**files: Any) -> Any:
     return Notes({names[name]: json.dumps(content) for name, content in stored.items()})
 
 
-def test_the_rules_of_the_plan_s_time_decide() -> None:
-    found = earlier_terms(store(), 7, PLAN, BEFORE)
-
+def terms(checkpoint: Any) -> BatchTerms:
+    found = earlier_terms(checkpoint, 7, PLAN, BEFORE)
     assert found is not None
+    return found
+
+
+def test_the_rules_of_the_plan_s_time_decide() -> None:
+    found = terms(store())
+
     assert found.rules == replace(RULES, check_max=8_000)
     assert (found.hidden, found.op_ranges, found.access) == (frozenset(), {}, AccessVersion())
 
@@ -43,9 +48,8 @@ def test_the_rules_of_the_plan_s_time_decide() -> None:
 def test_a_batch_that_its_limit_may_have_cut_has_everything_hidden() -> None:
     history = {"version": 1, "entries": [entry(1, batch_events_max=11)]}
 
-    found = earlier_terms(store(rules_3=history), 7, PLAN, BEFORE)
+    found = terms(store(rules_3=history))
 
-    assert found is not None
     assert found.hidden == {0, 1}
 
 
@@ -53,9 +57,8 @@ def test_a_batch_that_its_limit_may_have_cut_has_everything_hidden() -> None:
 def test_what_was_held_back_of_this_plan_is_hidden(until_ms: int, hidden: set[int]) -> None:
     note = {"read_until_ms": until_ms, "partitions": [1]}
 
-    found = earlier_terms(store(held_back_7=note), 7, PLAN, BEFORE)
+    found = terms(store(held_back_7=note))
 
-    assert found is not None
     assert found.hidden == hidden
 
 
@@ -69,9 +72,8 @@ def test_what_was_held_back_of_this_plan_is_hidden(until_ms: int, hidden: set[in
     ],
 )
 def test_the_newest_range_up_to_the_batch_holds(notes: dict[str, Any], first: int | None) -> None:
-    found = earlier_terms(store(**notes), 7, PLAN, BEFORE)
+    found = terms(store(**notes))
 
-    assert found is not None
     assert ({at: pair.first for at, pair in found.op_ranges.items()}.get(0)) == first
 
 

@@ -22,9 +22,6 @@ def test_a_plan_says_time_ends_and_partitions() -> None:
     assert found.timestamp_ms == 1_795_255_046_894
     assert found.ends == {"half": {0: 5, 1: 7}, "op": {0: 0}}
     assert found.state_partitions == 3
-
-
-def test_a_plan_without_input_has_no_ends() -> None:
     assert parse_offsets(plan()).ends == {}
 
 

@@ -20,8 +20,22 @@ def faulty(files: FilesInMemory, version: int, codec: str = "lz4") -> list[str]:
     return [name.removeprefix("state/0/0/") for name, _ in found]
 
 
-def test_without_a_snapshot_every_changelog_is_needed() -> None:
-    assert faulty(state(v1_changelog=CHANGELOG, v3_changelog=CHANGELOG), 3) == ["2.changelog"]
+@pytest.mark.parametrize(
+    ("files", "version", "wrong"),
+    [
+        pytest.param(
+            state(v1_changelog=CHANGELOG, v3_changelog=CHANGELOG), 3, ["2.changelog"],
+            id="without a snapshot every changelog is needed",
+        ),
+        pytest.param(
+            state(v4_zip=snapshot()), 1, ["1.changelog"],
+            id="a snapshot of a later version is of no use",
+        ),
+        pytest.param(FilesInMemory(), 0, [], id="version 0 is the empty state"),
+    ],
+)  # fmt: skip
+def test_a_version_needs_these_files(files: FilesInMemory, version: int, wrong: list[str]) -> None:
+    assert faulty(files, version) == wrong
 
 
 def test_a_snapshot_replaces_all_changelogs_up_to_its_own() -> None:
@@ -29,14 +43,6 @@ def test_a_snapshot_replaces_all_changelogs_up_to_its_own() -> None:
 
     assert faulty(files, 3) == []
     assert StateFiles(files, files.sizes()).newest_snapshot(0, 3) == 2
-
-
-def test_a_snapshot_of_a_later_version_is_of_no_use() -> None:
-    assert faulty(state(v4_zip=snapshot()), 1) == ["1.changelog"]
-
-
-def test_version_0_is_the_empty_state_and_needs_no_file() -> None:
-    assert faulty(FilesInMemory(), 0) == []
 
 
 @pytest.mark.parametrize(("stored", "wrong"), [(b"12345", []), (b"1234", ["SSTs/t.sst"])])

@@ -108,15 +108,6 @@ def test_each_damage_is_named_and_limits_what_is_whole(
     assert all(one.says and one.remedy for one in found.problems)
 
 
-def test_a_snapshot_makes_older_changelogs_needless() -> None:
-    files = sound()
-    for version in (1, 2, 3):
-        del files.contents[f"state/0/1/{version}.changelog"]
-    files.contents |= {"state/0/1/3.zip": snapshot(a=3), "state/0/1/SSTs/a.sst": b"abc"}
-
-    assert verify(files).problems == ()
-
-
 def test_a_snapshot_needs_its_table_files() -> None:
     files = sound()
     files.contents |= {"state/0/1/3.zip": snapshot(a=3, b=3), "state/0/1/SSTs/a.sst": b"ab"}

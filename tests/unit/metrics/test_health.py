@@ -25,6 +25,14 @@ class World:
         return self.unreached
 
 
+@pytest.fixture
+def world() -> World:
+    """A job whose query runs."""
+    made = World()
+    made.health.started()
+    return made
+
+
 def test_a_job_that_starts_is_alive_and_not_ready() -> None:
     world = World()
     world.now_s += 10 * BEAT_S_MAX
@@ -34,9 +42,7 @@ def test_a_job_that_starts_is_alive_and_not_ready() -> None:
     assert world.asked == 0
 
 
-def test_a_job_whose_query_runs_is_ready() -> None:
-    world = World()
-    world.health.started()
+def test_a_job_whose_query_runs_is_ready(world: World) -> None:
     world.now_s += 21
     before_the_first = world.health.ready()
     world.health.batch_written()
@@ -47,9 +53,7 @@ def test_a_job_whose_query_runs_is_ready() -> None:
     assert world.health.ready() == (True, "ready; the last batch is 0s old")
 
 
-def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
-    world = World()
-    world.health.started()
+def test_a_late_batch_makes_it_unready_and_the_next_batch_ready(world: World) -> None:
     world.health.batch_written()
     world.now_s += 61
     late = world.health.ready()
@@ -59,16 +63,13 @@ def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
     assert world.health.ready().is_well
 
 
-def test_brokers_that_do_not_answer_make_it_unready() -> None:
-    world = World(unreached="timed out")
-    world.health.started()
+def test_brokers_that_do_not_answer_make_it_unready(world: World) -> None:
+    world.unreached = "timed out"
 
     assert world.health.ready() == (False, "the brokers can't be reached: timed out")
 
 
-def test_brokers_are_not_asked_at_every_probe() -> None:
-    world = World()
-    world.health.started()
+def test_brokers_are_not_asked_at_every_probe(world: World) -> None:
     for _ in range(5):
         world.health.ready()
     before = world.asked
@@ -78,9 +79,7 @@ def test_brokers_are_not_asked_at_every_probe() -> None:
     assert (before, world.asked) == (1, 2)
 
 
-def test_a_loop_that_hangs_is_not_alive() -> None:
-    world = World()
-    world.health.started()
+def test_a_loop_that_hangs_is_not_alive(world: World) -> None:
     world.now_s += BEAT_S_MAX + 1
     hangs = world.health.alive()
     world.health.beat()
@@ -89,10 +88,8 @@ def test_a_loop_that_hangs_is_not_alive() -> None:
     assert world.health.alive().is_well
 
 
-def test_a_batch_whose_thread_died_is_not_alive() -> None:
+def test_a_batch_whose_thread_died_is_not_alive(world: World) -> None:
     """Spark waited for ever, and the job counted as alive."""
-    world = World()
-    world.health.started()
     died = Thread(target=lambda: None)
     died.start()
     died.join()
@@ -104,9 +101,7 @@ def test_a_batch_whose_thread_died_is_not_alive() -> None:
     assert world.health.alive().is_well
 
 
-def test_records_that_are_not_read_make_it_unready_although_batches_come() -> None:
-    world = World()
-    world.health.started()
+def test_records_that_are_not_read_make_it_unready_although_batches_come(world: World) -> None:
     world.health.batch_written()
     world.health.looked(60.0, "3 unread on half, the oldest for 1m")
     waits = world.health.ready()
@@ -120,9 +115,7 @@ def test_records_that_are_not_read_make_it_unready_although_batches_come() -> No
     )  # fmt: skip
 
 
-def test_a_job_that_ends_waits_for_its_last_batch_and_is_alive() -> None:
-    world = World()
-    world.health.started()
+def test_a_job_that_ends_waits_for_its_last_batch_and_is_alive(world: World) -> None:
     world.health.ending()
     world.now_s += 10 * BEAT_S_MAX
 

@@ -69,6 +69,54 @@ class Scanned:
     def scan(self, topic: str, from_ms: int = 0) -> Iterator[FoundRecord]:
         return (one for one in self._topics.get(topic, []) if one.time_ms >= from_ms)
 
+    def partitions(self, _: str) -> list[int]:
+        return [0, 1]
+
+
+class Transaction:
+    """A transactional producer whose brokers store at a time of their own, and reject one body."""
+
+    def __init__(self, stored_at_ms: float, rejects: bytes | None) -> None:
+        self.steps: list[str] = []
+        self._stored_at_ms, self._rejects = round(stored_at_ms), rejects
+
+    def begin_transaction(self) -> None:
+        self.steps.append("begin")
+
+    def produce(self, *, value: bytes | None, on_delivery: Any = None, **_: Any) -> None:
+        self.steps.append("half" if on_delivery else "note")
+        rejected = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if value == self._rejects else None
+        stored = TIMESTAMP_LOG_APPEND_TIME, self._stored_at_ms
+        message = SimpleNamespace(partition=lambda: 1, offset=lambda: 20, timestamp=lambda: stored)
+        if on_delivery is not None:
+            on_delivery(rejected, message)
+
+    def flush(self, _: float) -> None:
+        pass
+
+    def commit_transaction(self, _: float) -> None:
+        self.steps.append("commit")
+
+    def abort_transaction(self, _: float) -> None:
+        self.steps.append("abort")
+
+    def purge(self) -> None:
+        pass
+
+
+def opened_by(
+    monkeypatch: pytest.MonkeyPatch, stored_at_ms: float = 1, rejects: bytes | None = b"none"
+) -> list[Transaction]:
+    """Return the producers that a resumption opens from now on."""
+    opened: list[Transaction] = []
+
+    def opening(*_: object) -> Transaction:
+        opened.append(Transaction(stored_at_ms, rejects))
+        return opened[-1]
+
+    monkeypatch.setattr(noted_transaction, "open_producer", opening)
+    return opened
+
 
 @pytest.mark.parametrize(
     ("reason", "resumed_to"),
@@ -99,32 +147,24 @@ def test_whose_new_half_was_not_taken_was_not_resumed(
 
 
 def test_what_a_wrong_clock_signs_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    kafka = TransactionOf(stored_at_ms=time.time() * 1_000 + 400_000)
-    monkeypatch.setattr(noted_transaction, "open_producer", lambda *_: kafka)
+    opened = opened_by(monkeypatch, stored_at_ms=time.time() * 1_000 + 400_000)
     secret = "secret-of-operators"  # noqa: S105 - of nobody
     settings = Settings(
         topic_prefix="t-", bootstrap_servers="b:1", access_key="operators", secret_key=secret
     )
     scanner: Any = Scanned(discarded=[given_up().record])
-    scanner.partitions = lambda _: [0, 1]
 
     with pytest.raises(PrerequisiteError, match="clock of this machine"):
         resume(scanner, settings, RecordFilter(), FACTS, is_certain=True)
 
-    assert kafka.steps == ["begin", "half", "abort"]
+    assert [one.steps for one in opened] == [["begin", "half", "abort"]]
 
 
 def test_one_half_that_the_brokers_reject_keeps_no_other_from_being_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All of a hundred failed with it, at each try, and nothing said which it was."""
-    opened: list[Rejecting] = []
-
-    def reopened(*_: object) -> Rejecting:
-        opened.append(Rejecting(b"large"))
-        return opened[-1]
-
-    monkeypatch.setattr(noted_transaction, "open_producer", reopened)
+    opened = opened_by(monkeypatch, rejects=b"large")
     large = replace(discarded(half("b", at=Position(1, 8)), at=Position(0, 5)), value=b"large")
     kept = [
         discarded(half("a", at=Position(1, 7)), at=Position(0, 4)),
@@ -132,66 +172,13 @@ def test_one_half_that_the_brokers_reject_keeps_no_other_from_being_resumed(
         discarded(half("c", at=Position(1, 9)), at=Position(0, 6)),
     ]
     scanner: Any = Scanned(discarded=kept)
-    scanner.partitions = lambda _: [0, 1]
-
     settings = Settings(topic_prefix="t-", bootstrap_servers="b:1")
 
     with pytest.raises(BrokerError, match=r"1 .*0:5.*too large.* 2 others were resumed") as raised:
         resume(scanner, settings, RecordFilter(), FACTS, is_certain=True)
 
     assert raised.value.fields["rejected"] == ["0:5"]
-    assert [one.committed for one in opened] == [0, 1, 1]
-
-
-class Rejecting:
-    """A transactional producer whose brokers reject halves with one body."""
-
-    def __init__(self, body: bytes) -> None:
-        self.committed = 0
-        self._body = body
-
-    def begin_transaction(self) -> None:
-        pass
-
-    def produce(self, *, value: bytes | None, on_delivery: Any = None, **_: Any) -> None:
-        rejected = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if value == self._body else None
-        message = SimpleNamespace(
-            partition=lambda: 1, offset=lambda: 20, timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, 1)
-        )
-        if on_delivery is not None:
-            on_delivery(rejected, message)
-
-    def flush(self, _: float) -> None:
-        pass
-
-    def commit_transaction(self, _: float) -> None:
-        self.committed += 1
-
-    def purge(self) -> None:
-        pass
-
-
-class TransactionOf:
-    """A transactional producer whose brokers have a time of their own."""
-
-    def __init__(self, stored_at_ms: float) -> None:
-        self.steps: list[str] = []
-        self._stored_at_ms = round(stored_at_ms)
-
-    def begin_transaction(self) -> None:
-        self.steps.append("begin")
-
-    def produce(self, *, on_delivery: Any, **_: Any) -> None:
-        self.steps.append("half")
-        stored = TIMESTAMP_LOG_APPEND_TIME, self._stored_at_ms
-        message = SimpleNamespace(partition=lambda: 1, offset=lambda: 20, timestamp=lambda: stored)
-        on_delivery(None, message)
-
-    def flush(self, _: float) -> None:
-        pass
-
-    def abort_transaction(self, _: float) -> None:
-        self.steps.append("abort")
+    assert [one.steps.count("commit") for one in opened] == [0, 1, 1]
 
 
 def test_a_resumed_half_begins_at_zero_and_says_from_where() -> None:

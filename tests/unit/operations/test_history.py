@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
+from tests.deciding import page_outcome
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.commands.tx import history_text
@@ -23,7 +25,7 @@ from checkback.operations.transactions.history import (
 from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.records import Op
-from checkback.state import Action, Counter, Outcome, mark_key, pack_settled
+from checkback.state import Action, mark_key, pack_settled
 from checkback.state.formats.identity import identity_words
 
 AT = Position(1, 7)
@@ -32,15 +34,9 @@ REST = identity_words(b"g", b"u")[1]
 
 def mark_record(*rows: tuple[Action, int, int], now_ms: int = 5_000, partition: int = 1) -> bytes:
     """Settled marks of (action, half offset, check times)."""
-    action, offset, detail = (np.array(column) for column in zip(*rows, strict=True))
-    return pack_settled(
-        Outcome(
-            partition, 0, now_ms, action.astype(np.uint8), offset.astype(np.int64),
-            detail.astype(np.int32), offset.astype(np.int64),
-            np.zeros(len(Counter), np.int64), 0, -1, identity_rest=np.full(len(action), REST),
-        ),
-        batch_id=3,
-    )  # fmt: skip
+    decided = [(action, offset, detail, offset) for action, offset, detail in rows]
+    outcome = page_outcome(partition, *decided, now_ms=now_ms)
+    return pack_settled(replace(outcome, identity_rest=np.full(len(rows), REST)), batch_id=3)
 
 
 def settled(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import pytest
@@ -41,67 +41,55 @@ class Kept:
         yield from self._records
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, records: list[FoundRecord], *words: str
-) -> int:
-    @contextmanager
-    def opened(_: object) -> Iterator[Kept]:
-        yield Kept(records)
+@dataclass
+class Terminal:
+    """Where commands run over records, and what they print."""
 
-    monkeypatch.setattr(module, "open_scanner", opened)
-    return execute(module.command, [*words, "--bootstrap-servers", "none:1"])
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, module: ModuleType, records: list[FoundRecord], *words: str) -> int:
+        self.monkeypatch.setattr(module, "open_scanner", lambda _: nullcontext(Kept(records)))
+        return execute(module.command, [*words, "--bootstrap-servers", "none:1"])
+
+    def shown(self, module: ModuleType, records: list[FoundRecord], *words: str) -> str:
+        assert self.run(module, records, *words) == 0
+        return self.capsys.readouterr().out
 
 
-def listed(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, records: list[FoundRecord], *chosen: str
-) -> None:
-    assert run(monkeypatch, module, records, "list", *chosen) == 0
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(("module", "kept", "none"), CASES)
 def test_an_empty_topic_and_a_filter_that_takes_nothing_are_told_apart(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    module: ModuleType,
-    kept: FoundRecord,
-    none: str,
+    terminal: Terminal, module: ModuleType, kept: FoundRecord, none: str
 ) -> None:
-    listed(monkeypatch, module, [kept])
-    assert "u" in capsys.readouterr().out.split()
-    listed(monkeypatch, module, [])
-    assert capsys.readouterr().out == f"{none}\n"
-    listed(monkeypatch, module, [kept], "--group", "another")
-    assert capsys.readouterr().out == "Nothing matches.\n"
-    listed(monkeypatch, module, [kept], "--older-than", "36500d")
-    assert capsys.readouterr().out == "Nothing matches.\n"
+    assert "u" in terminal.shown(module, [kept], "list").split()
+    assert terminal.shown(module, [], "list") == f"{none}\n"
+    for chosen in (("--group", "another"), ("--older-than", "36500d")):
+        assert terminal.shown(module, [kept], "list", *chosen) == "Nothing matches.\n"
 
 
 @pytest.mark.parametrize(("module", "kept", "none"), CASES)
 def test_each_option_of_a_filter_chooses(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    module: ModuleType,
-    kept: FoundRecord,
-    none: str,
+    terminal: Terminal, module: ModuleType, kept: FoundRecord, none: str
 ) -> None:
     its, another = {
         "Nothing was discarded.": ("check-limit", "expired"),
         "Nothing was refused.": ("REAL_TOPIC_MISSING", "FINAL_TOO_LARGE"),
     }[none]
-    listed(
-        monkeypatch, module, [kept],
-        "--group", "g", "--topic", "orders", "--older-than", "1h", "--reason", its,
-    )  # fmt: skip
-    assert "u" in capsys.readouterr().out.split()
-    listed(monkeypatch, module, [kept], "--reason", another)
-    assert capsys.readouterr().out == "Nothing matches.\n"
+    chosen = ("--group", "g", "--topic", "orders", "--older-than", "1h", "--reason")
+    assert "u" in terminal.shown(module, [kept], "list", *chosen, its).split()
+    assert terminal.shown(module, [kept], "list", "--reason", another) == "Nothing matches.\n"
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "1:9"]])
 def test_a_record_commands_no_terminal_and_adds_no_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+    terminal: Terminal, words: list[str]
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    terminal.monkeypatch.delenv("COLUMNS", raising=False)
     at, evil = Position(1, 9), "\x1b[2Jevil\n\u202e"
     odd = half(evil, group=evil, topic=evil, at=at)
     headers = refused_headers(odd.headers, RefusedReason.REAL_TOPIC_MISSING, NAMES.half, *odd.at)
@@ -110,26 +98,20 @@ def test_a_record_commands_no_terminal_and_adds_no_line(
         (discarded_commands, replace(discarded(odd, at=at), value=value)),
         (refused_commands, record(NAMES.refused, headers, at=at, value=value)),
     ):
-        assert run(monkeypatch, module, [kept], *words) == 0
-        shown = capsys.readouterr().out
+        shown = terminal.shown(module, [kept], *words)
         assert not {"\x1b", "\u202e"} & set(shown)
         assert not [line for line in shown.splitlines() if line.startswith(r"\u202e")]
         assert shown.count(r"\x1b[2Jevil") >= 3
 
 
-def test_a_body_is_shown_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_body_is_shown_whole_and_a_name_that_no_record_has_is_not_found(
+    terminal: Terminal,
 ) -> None:
     body = b"x" * 100_000
     for module, kept, _ in CASES:
-        assert run(monkeypatch, module, [replace(kept, value=body)], "show", "u") == 0
-        assert body.decode() in capsys.readouterr().out
-
-
-def test_a_name_that_no_record_has_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, kept, _ in CASES:
-        assert run(monkeypatch, module, [kept], "show", "u") == 0
-        assert run(monkeypatch, module, [kept], "show", "v") == NotFoundError.exit_code
+        found = [replace(kept, value=body)]
+        assert body.decode() in terminal.shown(module, found, "show", "u")
+        assert terminal.run(module, found, "show", "v") == NotFoundError.exit_code
 
 
 def test_whoever_acts_says_on_what_and_who_and_why() -> None:

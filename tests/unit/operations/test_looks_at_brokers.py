@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from tests.deciding import plain_half
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from tests.deciding import Unnameable, message, plain_half
 
 from checkback.operations.rebuild import predecessors
 from checkback.operations.rebuild import topic_spans as positions
@@ -118,9 +118,8 @@ class Moving:
         }
 
     def assign(self, places: list[TopicPartition]) -> None:  # noqa: ARG002 - as in its subclass
-        make: Any = Message  # the stubs are older than its constructor
         self.left = [
-            make(topic="t", partition=0, offset=0, value=b"v", headers=[], timestamp=(1, 1))
+            message(topic="t", partition=0, offset=0, value=b"v", headers=[], timestamp=(1, 1))
         ]
 
     def poll(self, _: float) -> Any:
@@ -160,8 +159,7 @@ def test_a_scan_of_the_newest_begins_that_much_before_the_end(
     class Long(Moving):
         def assign(self, places: list[TopicPartition]) -> None:
             begun.extend((one.partition, one.offset) for one in places)
-            make: Any = Message
-            self.left = [make(topic="t", partition=0, offset=8, headers=[], timestamp=(1, 1))]
+            self.left = [message(topic="t", partition=0, offset=8, headers=[], timestamp=(1, 1))]
 
     with scanner_of(monkeypatch, Long(NOT_LEADER, first=2, end=9)) as scanner:
         assert len(list(scanner.scan("t", newest=newest))) == 1
@@ -177,12 +175,11 @@ class Settled:
     """A consumer of a settled topic, which hears of these codes, and then has a record or none."""
 
     def __init__(self, *codes: int, has_record: bool = False) -> None:
-        make: Any = Message  # the stubs are older than its constructor
         place = {"topic": "t", "partition": 0, "offset": 3, "value": b""}
-        self.left = [make(**place, error=KafkaError(code)) for code in codes]
+        self.left = [message(**place, error=KafkaError(code)) for code in codes]
         if has_record:
             marked = {**place, "key": CLAIM_KEY, "value": _no_marks()}
-            self.left.append(make(**marked, timestamp=(1, MARKED_MS)))
+            self.left.append(message(**marked, timestamp=(1, MARKED_MS)))
 
     def assign(self, _: object) -> None: ...
 
@@ -211,25 +208,11 @@ class Misnamed(Moving):
     """A consumer of a record with a header name that is not UTF-8, and of a half after it."""
 
     def assign(self, places: list[TopicPartition]) -> None:
-        make: Any = Message
         headers = plain_half("u", "t")
         of_final = [(TRAN_PREPARED_QUEUE_OFFSET, b"1"), (TRAN_HALF_QUEUE_ID, b"0")]
         place = {"topic": places[0].topic, "partition": 0, "timestamp": (1, 1)}
-        plain = make(**place, offset=1, value=b"v", headers=[*headers, *of_final])
-        self.left = [Unnameable(make(**place, offset=0, value=b"v")), plain]
-
-
-class Unnameable:
-    """In place of such a record: what confluent-kafka does where it is asked for the headers."""
-
-    def __init__(self, message: Message) -> None:
-        self._message = message
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._message, name)
-
-    def headers(self) -> Any:
-        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        plain = message(**place, offset=1, value=b"v", headers=[*headers, *of_final])
+        self.left = [Unnameable(message(**place, offset=0, value=b"v")), plain]
 
 
 def test_a_header_name_that_is_not_utf_8_hides_no_other_transaction(
@@ -247,7 +230,6 @@ def test_a_header_name_that_is_not_utf_8_hides_no_other_transaction(
 
 
 def test_a_header_name_that_is_not_utf_8_makes_no_claim() -> None:
-    make: Any = Message
-    record: Any = Unnameable(make(topic="t", partition=0, offset=0, value=b"v"))
+    record: Any = Unnameable(message(topic="t", partition=0, offset=0, value=b"v"))
 
     assert Claim.from_record(record) is None

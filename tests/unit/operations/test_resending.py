@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.deciding import message
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.operations.parked.noted_transaction import explained
@@ -24,27 +25,14 @@ AT = Position(1, 7)
 FACTS = OperatorFacts("ann", "made it", 42)
 
 
-class Stored:
+def stored(transaction_id: str = "u") -> Any:
     """The half as its topic has it; it was stored at 500."""
-
-    def __init__(self, transaction_id: str = "u") -> None:
-        self.half = half(transaction_id, at=AT)
-
-    def key(self) -> bytes | None:
-        return self.half.key
-
-    def value(self) -> bytes | None:
-        return self.half.value
-
-    def headers(self) -> Any:
-        return self.half.headers
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 500
+    found = half(transaction_id, at=AT)
+    return message(key=found.key, value=found.value, headers=found.headers, timestamp=(1, 500))
 
 
 class Halves:
-    def __init__(self, found: Stored | None) -> None:
+    def __init__(self, found: Any) -> None:
         self.found = found
 
     def read(self, partition: int, offsets: np.ndarray[Any, Any]) -> Any:  # noqa: ARG002
@@ -76,7 +64,7 @@ def refused(bytes_max: int | None = None, *brought: tuple[str, bytes]) -> Refuse
     return one
 
 
-def planner(found: Stored | None, known: KnownTopic | None = None) -> FinalPlanner:
+def planner(found: Any, known: KnownTopic | None = None) -> FinalPlanner:
     settings = Settings(topic_prefix=NAMES.prefix)
     ends = {1: 8 if found is not None else 0}
     made = FinalPlanner(settings, {"bootstrap.servers": "none"}, Halves(found), ends, FACTS)
@@ -84,8 +72,8 @@ def planner(found: Stored | None, known: KnownTopic | None = None) -> FinalPlann
     return made
 
 
-@pytest.mark.parametrize(("found", "time_ms"), [(Stored(), 500), (None, 900), (Stored("v"), 900)])
-def test_the_half_itself_is_sent_or_what_was_kept_of_it(found: Stored | None, time_ms: int) -> None:
+@pytest.mark.parametrize(("found", "time_ms"), [(stored(), 500), (None, 900), (stored("v"), 900)])
+def test_the_half_itself_is_sent_or_what_was_kept_of_it(found: Any, time_ms: int) -> None:
     planned = planner(found).plan(refused())
 
     assert planned.obstacle == ""
@@ -102,14 +90,14 @@ def test_what_was_cut_is_sent_only_while_the_half_is_there() -> None:
     cut = refused(1_200, ("large", bytes(2_000)))
     assert (cut.is_cut, cut.transaction_id) == (True, "u")
 
-    assert planner(Stored()).plan(cut).obstacle == ""
+    assert planner(stored()).plan(cut).obstacle == ""
     assert "not found" in planner(None).plan(cut).obstacle
 
 
 def test_a_topic_that_is_still_too_small_is_an_obstacle() -> None:
-    assert "takes 100 bytes" in planner(Stored(), KnownTopic(1, 100)).plan(refused()).obstacle
+    assert "takes 100 bytes" in planner(stored(), KnownTopic(1, 100)).plan(refused()).obstacle
     # The final would fit without the headers that say who sent it.
-    narrow = planner(Stored(), KnownTopic(1, 330)).plan(refused())
+    narrow = planner(stored(), KnownTopic(1, 330)).plan(refused())
     assert narrow.obstacle != ""
 
 
@@ -119,7 +107,7 @@ def test_a_final_that_still_can_not_be_made_is_an_obstacle(monkeypatch: pytest.M
 
     monkeypatch.setattr(Router, "final", fails)
 
-    assert planner(Stored()).plan(refused()).obstacle == "ZeroDivisionError: a defect"
+    assert planner(stored()).plan(refused()).obstacle == "ZeroDivisionError: a defect"
 
 
 def test_a_system_topic_never_gets_a_final() -> None:

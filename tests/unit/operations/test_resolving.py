@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from tests.deciding import page_outcome
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.operations.topics.position import Position
@@ -13,7 +13,7 @@ from checkback.operations.transactions.resolve import OpOutcome, manual_op, pend
 from checkback.protocol import records
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason, refused_headers
-from checkback.state import Action, Counter, Outcome, mark_key, pack_settled
+from checkback.state import Action, mark_key, pack_settled
 
 AT, OP_AT = Position(1, 7), Position(1, 30)
 
@@ -23,11 +23,7 @@ def pending(at: Position = AT, *, is_gone: bool = False) -> TransactionHistory:
 
 
 def mark(action: Action) -> FoundRecord:
-    offset = np.array([AT.offset])
-    outcome = Outcome(
-        AT.partition, 0, 5_000, np.array([action], np.uint8), offset, np.zeros(1, np.int32),
-        offset, np.zeros(len(Counter), np.int64), 0, -1,
-    )  # fmt: skip
+    outcome = page_outcome(AT.partition, (action, AT.offset, 0, AT.offset))
     return record(NAMES.settled, [], value=pack_settled(outcome, 3), key=mark_key(AT.partition, 0))
 
 
