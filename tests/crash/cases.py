@@ -79,7 +79,9 @@ class Case:
     def armed(self, last_planned: int | None) -> dict[str, Any]:
         """Return the case in the form that the processes read."""
         planned = -1 if last_planned is None else last_planned
-        return {**asdict(self), "from_batch": planned + self.batches}
+        # A new sink initialises its producer in its first batch, and never again.
+        undisturbed = 0 if self.point in NEEDS_NEW_PRODUCER else self.batches
+        return {**asdict(self), "from_batch": planned + undisturbed}
 
     def __str__(self) -> str:
         where = (

@@ -48,7 +48,7 @@ REACHED_S: Final = 240.0
 SETTLED_S: Final = 300.0
 PAUSED_S: Final = 15.0
 """Longer than a relay's session: another relay has the partitions by then."""
-FORGED_SHARE: Final = 0.1
+FORGED_SHARE: Final = 0.05
 
 
 def crash_environment(control: Path) -> dict[str, str]:

@@ -23,7 +23,7 @@ from checkback.protocol.errors import FencedError
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 TRANSACTIONS = 20_000
 DELIVERED_SHARE_MIN = 0.1
-"""Else the audit says nothing of what relays deliver. On a quiet machine they deliver a third."""
+"""Else the audit says nothing of what relays deliver. On a busy machine they deliver a fifth."""
 
 
 @pytest.fixture(scope="module")
