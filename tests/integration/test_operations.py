@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.client.playing import Scripted
+from tests.integration.client.playing import Scripted, producer_over
 from tests.integration.runbooks import RUNBOOKS, TOLD_BY_RUNBOOKS
-from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import (
+    COMMIT,
+    ROLLBACK,
+    Pipeline,
+    Topics,
+    executed,
+    wait_until,
+)
 from tests.integration.shared_jvm import SharedJvm
+from tests.programs import checkback
 from tests.unit.test_documented_commands import command_lines
 
-from checkback.client import TransactionMQProducer
-from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, RESUME_HEADER_PREFIX, text_value
@@ -47,9 +50,9 @@ class Stage:
 
     def checkback_process(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Do the same in a process of its own: for what starts Spark."""
-        left_with, out, errors = executed_alone([*arguments, *self.shared])
-        assert left_with == code, out + errors
-        return dict(json.loads(out))
+        ran = checkback(*arguments, *self.shared)
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return dict(json.loads(ran.stdout))
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -63,22 +66,6 @@ class Stage:
 
     def ends(self, topic: str) -> int:
         return len(self.topics.read(topic))
-
-
-def executed(words: list[str]) -> tuple[int, str, str]:
-    """Run a command in this process; return its exit code, its output and its errors."""
-    out, errors = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(errors):
-        code = execute(LazyGroup(NOUNS), words)
-    return code, out.getvalue(), errors.getvalue()
-
-
-def executed_alone(words: list[str]) -> tuple[int, str, str]:
-    """Do the same in a process of its own."""
-    ran = subprocess.run(
-        [COMMAND, *words], capture_output=True, text=True, timeout=180, check=False
-    )
-    return ran.returncode, ran.stdout, ran.stderr
 
 
 @pytest.fixture(scope="module")
@@ -257,17 +244,8 @@ def test_a_group_that_never_registered_burns_no_checks(stage: Stage) -> None:
     assert by_check["pipeline"]["result"] == "ok"
 
     listener = Scripted()
-    producer = TransactionMQProducer(
-        group,
-        bootstrap_servers=stage.topics.bootstrap_servers,
-        transaction_listener=listener,
-        topic_prefix=stage.topics.prefix,
-    )
-    producer.start()
-    try:
+    with producer_over(stage.topics, group, listener):
         wait_until(lambda: "unheard" in stage.topics.bodies(stage.real), what="its final")
-    finally:
-        producer.shutdown()
 
     assert [request.check_times for request in listener.checked] == [1]
 
@@ -299,8 +277,11 @@ def test_every_command_of_the_runbooks_does_what_its_page_says(
         words = [{**meant, **ids}.get(word, word) for word in line.split()[1:]]
         config = [] if words[0] == "acl" else own_config(stage)
         code, said = TOLD_BY_RUNBOOKS[line]
-        run = executed_alone if words[0] == "checkpoint" else executed  # that starts Spark
-        left_with, out, errors = run([*words, *config])
+        if words[0] == "checkpoint":  # that starts Spark
+            ran = checkback(*words, *config)
+            left_with, out, errors = ran.returncode, ran.stdout, ran.stderr
+        else:
+            left_with, out, errors = executed([*words, *config])
         told = " ".join((out + errors).split())  # lines are folded
         if left_with != code or said not in told:
             found[line] = (left_with, out, errors)
