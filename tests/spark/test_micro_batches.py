@@ -129,37 +129,27 @@ def test_a_clock_set_back_delays_and_loses_nothing(micro: MicroBatches) -> None:
     assert found[3] == [("CHECK", 0, 2), ("CHECK", 2, 2), ("CHECK", 3, 1)]
 
 
-def test_a_clock_that_is_ahead_of_the_brokers_asks_nobody_early(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    micro = MicroBatches(
-        spark, pages(), tmp_path / "checkpoint", START_MS + 60_000, clock_ahead_ms=60_000
-    )
+def test_a_clock_that_is_ahead_of_the_brokers_asks_nobody_early(micro: MicroBatches) -> None:
+    micro.clock_ahead_ms = 60_000
     micro.add([half_row(0, time_ms=START_MS)])
-    micro.start()
-    try:
-        found = [decided(micro.outcomes()), decided(micro.advance(6_000))]
-        found.append(decided(micro.advance(1_000)))
-    finally:
-        micro.stop()
+    micro.restart(advance_ms=60_000)
 
-    assert found == [[], [], [("CHECK", 0, 1)]]
+    assert decided(micro.outcomes()) == []
+    assert decided(micro.advance(6_000)) == []
+    assert decided(micro.advance(1_000)) == [("CHECK", 0, 1)]
 
 
 def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, micro: MicroBatches
 ) -> None:
-    few = Rules.from_settings(Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8))
-    micro = MicroBatches(spark, pages(1), tmp_path / "checkpoint", START_MS, few)
+    settings = Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8)
+    micro.rules, micro.pages = Rules.from_settings(settings), pages(1)
     offsets = [3, 200, 255, 256, 300, 511, 512, 1_000, 65_535, 65_536, 70_000, 10**7]
     micro.add([half_row(offset, time_ms=START_MS) for offset in reversed(offsets)])
     micro.start()
-    try:
-        found = [decided(micro.advance(7_000))]
-        micro.add([half_row(10**8, time_ms=START_MS), op_row(0, 10**8, 8, time_ms=START_MS)])
-        found += [decided(micro.advance(1_000)) for _ in range(4)]
-    finally:
-        micro.stop()
+    found = [decided(micro.advance(7_000))]
+    micro.add([half_row(10**8, time_ms=START_MS), op_row(0, 10**8, 8, time_ms=START_MS)])
+    found += [decided(micro.advance(1_000)) for _ in range(4)]
 
     assert ("COMMIT", 10**8, 0) in found[1]
     asked = [[offset for action, offset, _ in batch if action == "CHECK"] for batch in found]
@@ -181,20 +171,17 @@ def placement(spark: SparkSession, pages_of_one: list[int]) -> dict[int, int]:
 
 
 def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, micro: MicroBatches
 ) -> None:
     settings = Settings(transaction_timeout_ms=6_000, verdict_retention_ms=0)
-    forgetful = Rules.from_settings(settings)
-    micro = MicroBatches(spark, pages(), tmp_path / "checkpoint", START_MS, forgetful)
+    micro.rules = Rules.from_settings(settings)
     micro.add([half_row(0, time_ms=START_MS), op_row(0, 0, 8, time_ms=START_MS)])
     micro.start()
-    try:
-        micro.advance(2_000)
-        micro.advance(2_000)
-    finally:
-        micro.stop()
+    micro.advance(2_000)
+    micro.advance(2_000)
+    micro.stop()
 
     session: Any = spark._jsparkSession
     session.streams().active()
-    rows = spark.read.format("statestore").load(str(tmp_path / "checkpoint"))
+    rows = spark.read.format("statestore").load(str(micro.checkpoint))
     assert rows.count() == 0

@@ -47,29 +47,15 @@ def page_key(page: int) -> int:
 
 def told(records: list[Record], marks: list[bytes]) -> list[dict[str, Any]]:
     """What the topics hold, as the job's groups get it."""
-    events = events_of(records)
-    rows = [
-        {
-            "page_key": page_key(offset // PAGE_SIZE),
-            "partition": 0,
-            "kind": kind,
-            "offset": offset,
-            "time_ms": time_ms,
-            "identity": identity,
-            "detail": detail,
-            "source_offset": source,
-            "identity_rest": rest,
-            "blob": None,
-        }
-        for kind, offset, time_ms, identity, detail, source, rest in zip(
-            *(column.tolist() for column in columns_of(events)), strict=True
-        )
-    ]
-    for row in by_page(marks).to_pylist():
-        nothing = dict.fromkeys(COLUMNS[1:], 0)
-        rows.append({"page_key": page_key(row["page"]), "partition": 0, "kind": 0, **nothing})
-        rows[-1]["blob"] = row["blob"]
-    return rows
+    events = zip(*(column.tolist() for column in columns_of(events_of(records))), strict=True)
+    said = [dict(zip(COLUMNS, values, strict=True)) for values in events]
+    rows = [row_of(one["offset"] // PAGE_SIZE, **one) for one in said]
+    return [*rows, *(row_of(one["page"], blob=one["blob"]) for one in by_page(marks).to_pylist())]
+
+
+def row_of(page: int, **said: Any) -> dict[str, Any]:
+    found = {"page_key": page_key(page), "partition": 0, **dict.fromkeys(COLUMNS, 0), "blob": None}
+    return {**found, **said}
 
 
 def by_page(marks: list[bytes]) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from checkback.checkpoints.spark_internals import FILE_MANAGER, FILE_MANAGER_WIT
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
     BrokerError,
+    CheckbackError,
     CheckpointError,
     OperationalError,
     PrerequisiteError,
@@ -193,6 +194,10 @@ GONE = "The marker of state partition 0 is gone."
 OTHER_PYTHON = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9"
 
 
+def explained(said: str) -> CheckbackError:
+    return explain(StreamingQueryException(said))
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "message"),
     [
@@ -238,7 +243,7 @@ OTHER_PYTHON = "[PYTHON_VERSION_MISMATCH] Python in worker has different version
 def test_the_end_of_a_query_is_told_in_one_line_by_its_cause(
     said: str, kind: type[OperationalError], message: str
 ) -> None:
-    told = explain(StreamingQueryException(said))
+    told = explained(said)
 
     assert type(told) is kind
     assert message in told.message
@@ -256,14 +261,11 @@ def test_the_end_of_a_query_is_told_in_one_line_by_its_cause(
     ],
 )
 def test_records_that_are_gone_unread_are_told_with_what_to_do(reason: str) -> None:
-    told = explain(
-        StreamingQueryException(
-            "py4j.protocol.Py4JJavaError: An error occurred while calling o1836.collectToPython.\n"
-            ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been "
-            "lost because they are not available in Kafka any more;\n"
-            "If you don't want your streaming query to fail on such cases, set the source option "
-            f"failOnDataLoss to false.\nReason: {reason} SQLSTATE: 22000\n\tat java.base/x"
-        )
+    told = explained(
+        f"{FROM_JAVA}org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have "
+        "been lost because they are not available in Kafka any more;\n"
+        "If you don't want your streaming query to fail on such cases, set the source option "
+        f"failOnDataLoss to false.\nReason: {reason} SQLSTATE: 22000\n\tat java.base/x"
     )
 
     assert told.exit_code == 4
@@ -279,22 +281,20 @@ def test_a_state_that_can_t_be_read_is_told_with_the_command_that_names_the_file
         "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
     )
 
-    told = explain(StreamingQueryException(said))
+    told = explained(said)
 
     assert told.exit_code == 3
     assert "CANNOT_LOAD_STATE_STORE" in told.message
     assert "checkpoint verify" in told.remedy
-    full = explain(StreamingQueryException(f"{said} No space left on device"))
+    full = explained(f"{said} No space left on device")
     assert "Free some space" in full.remedy
 
 
 def test_a_setting_that_only_the_java_client_rejects_is_named() -> None:
-    told = explain(
-        StreamingQueryException(
-            "[STREAM_FAILED] Failed to construct kafka consumer\n\tat java.base/x\nCaused by: "
-            "org.apache.kafka.common.config.ConfigException: Invalid value 1 for configuration "
-            "check.crcs: Expected value to be either true or false\n\tat java.base/x"
-        )
+    told = explained(
+        "[STREAM_FAILED] Failed to construct kafka consumer\n\tat java.base/x\nCaused by: "
+        "org.apache.kafka.common.config.ConfigException: Invalid value 1 for configuration "
+        "check.crcs: Expected value to be either true or false\n\tat java.base/x"
     )
 
     assert (told.exit_code, told.fields["key"]) == (2, "kafka.check.crcs")
@@ -310,12 +310,10 @@ def test_an_error_in_spark_itself_is_named_by_the_java_exception_behind_it() -> 
 
 
 def test_a_temporary_folder_that_runs_nothing_is_named() -> None:
-    told = explain(
-        StreamingQueryException(
-            "[STREAM_FAILED] An exception was raised by the Python Proxy.\n: java.lang."
-            "UnsatisfiedLinkError: /tmp/librocksdbjni8.so: /tmp/librocksdbjni8.so: failed to map "
-            "segment from shared object: Operation not permitted"
-        )
+    told = explained(
+        "[STREAM_FAILED] An exception was raised by the Python Proxy.\n: java.lang."
+        "UnsatisfiedLinkError: /tmp/librocksdbjni8.so: /tmp/librocksdbjni8.so: failed to map "
+        "segment from shared object: Operation not permitted"
     )
 
     assert isinstance(told, PrerequisiteError)
