@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,53 +23,28 @@ GROUPS: Final = {
 """Groups that have a check topic, and how it is set; "mute" has none."""
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """Names of the topics that finals go to, under the prefix of the run."""
 
-    prefix: str
-
-    @property
-    def healthy(self) -> str:
-        return f"{self.prefix}orders"
-
-    @property
-    def small(self) -> str:
-        """A topic that takes no more than 1,000 bytes."""
-        return f"{self.prefix}small"
-
-    @property
-    def compacted(self) -> str:
-        """A topic that takes no record without a key."""
-        return f"{self.prefix}compacted"
-
-    @property
-    def aged(self) -> str:
-        """A topic that takes nothing older than a day.
+    def __init__(self, prefix: str) -> None:
+        self.healthy = f"{prefix}orders"
+        self.small = f"{prefix}small"
+        """It takes no more than 1,000 bytes."""
+        self.compacted = f"{prefix}compacted"
+        """It takes no record without a key."""
+        self.aged = f"{prefix}aged"
+        """It takes nothing older than a day.
 
         Not a millisecond: the broker then rejects its own transaction markers, and whoever wrote to
         that topic in a transaction can begin no other.
         """
-        return f"{self.prefix}aged"
-
-    @property
-    def changing(self) -> str:
-        """A topic whose limit is raised and lowered meanwhile."""
-        return f"{self.prefix}changing"
-
-    @property
-    def vanishing(self) -> str:
-        """A topic that is deleted and made again meanwhile."""
-        return f"{self.prefix}vanishing"
-
-    @property
-    def missing(self) -> str:
-        return f"{self.prefix}missing"
-
-    @property
-    def real(self) -> list[str]:
+        self.changing = f"{prefix}changing"
+        """Its limit is raised and lowered meanwhile."""
+        self.vanishing = f"{prefix}vanishing"
+        """It is deleted and made again meanwhile."""
+        self.missing = f"{prefix}missing"
+        self.real = [self.healthy, self.small, self.compacted, self.aged, self.changing]
         """All that stay."""
-        return [self.healthy, self.small, self.compacted, self.aged, self.changing]
 
 
 def fuzz_settings(

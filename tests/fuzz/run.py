@@ -11,7 +11,6 @@ from random import Random
 from typing import Final
 
 from tests.deciding import decided_op
-from tests.fuzz.aborting import Aborting
 from tests.fuzz.altering import Altering
 from tests.fuzz.audit import Written, faults
 from tests.fuzz.halves import HalfMaker
@@ -92,7 +91,6 @@ class FuzzRun:
         self.half_maker = HalfMaker(chance, self.places, self.topics.names)
         self.op_maker = OpMaker(chance)
         self.writer = Writer(self.topics, self._stored)
-        self.aborting = Aborting(self.topics)
         self.transacting = Transacting(self.topics, self._stored)
         self.altering = Altering(self.settings, self.places, chance)
         self.next_offset: Counter[int] = Counter()
@@ -112,7 +110,7 @@ class FuzzRun:
             raise
         finally:
             self.writer.close()
-            self.aborting.close()
+            self.transacting.close()
 
     def _go(self) -> str:
         began_s = time.monotonic()
@@ -170,8 +168,8 @@ class FuzzRun:
         self.writer.write(early + others)
         self.writer.write([one.half for one in made])
         self._expect_offsets(made, offsets)
-        self.transacting.abort(self._ops(made, offsets, Moment.TAKEN_BACK))
-        self.transacting.commit(self._ops(made, offsets, Moment.COMMITTED))
+        self.transacting.write_ops(self._ops(made, offsets, Moment.TAKEN_BACK), is_kept=False)
+        self.transacting.write_ops(self._ops(made, offsets, Moment.COMMITTED), is_kept=True)
         self.writer.write(self._ops(made, offsets, Moment.AFTER))
 
     def _strays(self) -> list[Record]:
@@ -200,10 +198,11 @@ class FuzzRun:
         made = [self.half_maker.plain(kind, b"wild") for _ in range(self.chance.randint(1, 5))]
         first = self.next_offset[partition]
         halves = [one.half for one in made]
-        self.next_offset[partition] += self.aborting.write(halves, partition, is_kept=is_kept)
+        self.next_offset[partition] += self.transacting.write_halves(
+            halves, partition, is_kept=is_kept
+        )
         said = Said(COMMIT, NOWHERE if is_kept else OP_OF_NO_HALF)
         for offset, one in enumerate(made, first):
-            one.half.partition = partition
             if is_kept:
                 self._stored(one.half, offset)
         ops = [one.op(said, offset) for offset, one in enumerate(made, first)]

@@ -1,61 +1,81 @@
-"""Writes ops in Kafka transactions of their own, which commit or are aborted."""
+"""Writes halves and ops in Kafka transactions, which commit or are aborted.
+
+Nobody may read what is aborted; it leaves gaps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.fuzz.records import Record
 from tests.fuzz.writing import Stored
-from tests.integration.running import Topics
+from tests.integration.running import Topics, wait_until
 
 TIMEOUT_S: Final = 60.0
 
 
 class Transacting:
-    """A producer of ops.
+    """A producer that writes in transactions of its own.
 
     Args:
-        topics: where they go.
+        topics: where halves and ops go.
         stored: told of each op that is committed, and of its offset.
     """
 
     def __init__(self, topics: Topics, stored: Stored) -> None:
-        self._topic = topics.names.op
+        self._names = topics.names
         self._stored = stored
-        own = {"transactional.id": f"{topics.prefix}ops", "linger.ms": 0}
+        own = {"transactional.id": f"{topics.prefix}fuzz", "linger.ms": 0}
         self._producer = Producer({**topics.connection, **own})
         self._producer.init_transactions(TIMEOUT_S)
-        self._failed: list[str] = []
+        self._reader = Consumer({**topics.connection, "group.id": f"{topics.prefix}fuzz"})
 
-    def commit(self, ops: Iterable[Record]) -> None:
-        """Write ops that everybody sees."""
-        self._write(ops, is_kept=True)
-        self._producer.commit_transaction(TIMEOUT_S)
+    def write_halves(self, halves: Sequence[Record], partition: int, *, is_kept: bool) -> int:
+        """Write halves for one partition, and commit or abort them.
 
-    def abort(self, ops: Iterable[Record]) -> None:
-        """Write ops that nobody may see."""
-        self._write(ops, is_kept=False)
-        self._producer.abort_transaction(TIMEOUT_S)
+        Returns:
+            How many offsets that takes: the last one is that of the end of the transaction.
+        """
+        before = self._end(partition)
+        for half in halves:
+            half.partition = partition
+        self._write(self._names.half, halves, is_kept=is_kept)
+        # The brokers write the end of a transaction after they have said that it is over.
+        wait_until(lambda: self._end(partition) > before + len(halves), what="the end of it")
+        return self._end(partition) - before
 
-    def _write(self, ops: Iterable[Record], *, is_kept: bool) -> None:
+    def write_ops(self, ops: Iterable[Record], *, is_kept: bool) -> None:
+        """Write ops that everybody sees, or nobody may see."""
+        for op, offset in self._write(self._names.op, ops, is_kept=is_kept):
+            if is_kept:
+                self._stored(op, offset)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _write(
+        self, topic: str, records: Iterable[Record], *, is_kept: bool
+    ) -> list[tuple[Record, int]]:
+        """Return what was written, with its offsets."""
+        written: list[tuple[Record, int]] = []
         self._producer.begin_transaction()
-        for op in ops:
-            headers: Any = [(name.decode(), value) for name, value in op.headers]
-            told = self._told(op, is_kept=is_kept)
-            to = op.partition
-            self._producer.produce(
-                self._topic, op.value, op.key, to, headers=headers, on_delivery=told
-            )
+        for one in records:
+            headers: Any = [(name.decode(), value) for name, value in one.headers]
+
+            def told(error: Any, message: Any, one: Record = one) -> None:
+                assert error is None, f"{one.kind}: {error.str()}"
+                written.append((one, message.offset()))
+
+            to = one.partition
+            self._producer.produce(topic, one.value, one.key, to, headers=headers, on_delivery=told)
         assert self._producer.flush(TIMEOUT_S) == 0
-        assert not self._failed, self._failed[:3]
+        end = self._producer.commit_transaction if is_kept else self._producer.abort_transaction
+        end(TIMEOUT_S)
+        return written
 
-    def _told(self, op: Record, *, is_kept: bool) -> Callable[[Any, Any], None]:
-        def told(error: Any, message: Any) -> None:
-            if error is not None:
-                self._failed.append(f"{op.kind}: {error.str()}")
-            elif is_kept:
-                self._stored(op, message.offset())
-
-        return told
+    def _end(self, partition: int) -> int:
+        place = TopicPartition(self._names.half, partition)
+        end: int = self._reader.get_watermark_offsets(place, TIMEOUT_S)[1]
+        return end
