@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tests.fakes.kafka import Cluster
-from tests.fakes.kafka.log import PartitionLog
 from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
@@ -103,21 +102,11 @@ def _decide_one(
     return known
 
 
-def read_until(log: PartitionLog) -> int:
-    """Return how far Spark's source may read a partition now."""
-    return log.last_stable_offset
-
-
-def is_read(log: PartitionLog, offset: int) -> bool:
-    """Tell whether Spark's source gives a batch what stands there."""
-    return log.is_visible(offset)
-
-
 def _records(plan: Plan, cluster: Cluster, names: TopicNames) -> Iterator[tuple[int, Record]]:
     for (topic, partition), end in plan.ends.items():
         log = cluster.topics[topic].partitions[partition]
         for offset in range(plan.starts.get((topic, partition), 0), end):
-            if is_read(log, offset):
+            if log.is_visible(offset):
                 stored = log.records[offset]
                 yield (
                     partition,

@@ -19,8 +19,6 @@ RULES = rules(
     verdict_retention_ms=600_000,
 )
 EXPIRING_RULES = replace(RULES, half_retention_ms=DAY_MS)
-OVERWRITES_WITH_TWO_DRIVERS = False
-"""Whether two drivers meet where ``offsets/N`` can be overwritten; see world_of."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def world_of(random: Random) -> World:
     two_drivers = random.random() < 0.5
     return World(
         state_partitions=random.choice((1, 2, 2, 3)),
-        two_drivers=two_drivers and (not overwrites or OVERWRITES_WITH_TWO_DRIVERS),
+        two_drivers=two_drivers and not overwrites,
         touched_markers=random.random() < 0.25,
         overwrites=overwrites,
     )
