@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from numpy.typing import NDArray
 from tests.integration.running import Topics, wait_until
+from tests.integration.sinking import commits
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, ConfigurationError, FencedError
@@ -24,7 +25,6 @@ from checkback.sinks.partition.writer import BatchWriter
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.sinks.records.source_record import PlacedRecord
 from checkback.sinks.settings import SinkSettings
-from checkback.state import Action, Counter, Outcome
 from checkback.streaming.start.preflight import look_at_cluster
 
 TIMEOUT_MS = 1_000
@@ -40,11 +40,7 @@ def settings(topics: Topics, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def sink(settings: Settings, unique: str) -> SinkSettings:
-    return SinkSettings(settings, unique, connection(settings), TIMEOUT_MS)
-
-
-def connection(settings: Settings) -> dict[str, str]:
-    return {"bootstrap.servers": settings.bootstrap_servers, "log_level": "0"}
+    return SinkSettings(settings, unique, settings.connection(), TIMEOUT_MS)
 
 
 def write(producer: MarkedProducer, real: str, body: bytes, batch: int) -> None:
@@ -77,15 +73,22 @@ def test_the_younger_of_two_jobs_writes_and_the_older_one_ends(
     assert younger.epoch == older.epoch + 1
 
 
-def test_a_start_ends_what_a_killed_job_left_open(topics: Topics, sink: SinkSettings) -> None:
-    """Nobody who reads committed has to wait for the timeout."""
+def left_open(sink: SinkSettings, topics: Topics) -> MarkedProducer:
+    """Return a producer with an open transaction, behind whose record stands one without."""
     real = f"{topics.prefix}orders"
-    patient = begin_epoch(replace(sink, transaction_timeout_ms=60_000), PARTITIONS, (), 0)
-    left = MarkedProducer(patient, 0)
+    left = MarkedProducer(sink, 0)
     left.begin()
     left.send(SinkRecord(real, 0, None, b"never", [], 0))
     left.flush()
     topics.send_raw(real, b"after", [], 0)
+    return left
+
+
+def test_a_start_ends_what_a_killed_job_left_open(topics: Topics, sink: SinkSettings) -> None:
+    """Nobody who reads committed has to wait for the timeout."""
+    real = f"{topics.prefix}orders"
+    patient = begin_epoch(replace(sink, transaction_timeout_ms=60_000), PARTITIONS, (), 0)
+    _left = left_open(patient, topics)
     assert topics.bodies(real) == []
 
     begin_epoch(sink, PARTITIONS, (0, 1), 0)
@@ -97,11 +100,7 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
     topics: Topics, sink: SinkSettings
 ) -> None:
     real = f"{topics.prefix}orders"
-    left = MarkedProducer(begin_epoch(sink, 1, (), 0), 0)
-    left.begin()
-    left.send(SinkRecord(real, 0, None, b"never", [], 0))
-    left.flush()
-    topics.send_raw(real, b"after", [], 0)
+    _left = left_open(begin_epoch(sink, 1, (), 0), topics)
 
     # Without a timeout of its own a transaction may stay open for a minute.
     wait_until(lambda: topics.bodies(real) == ["after"], 45, what="the timeout")
@@ -142,28 +141,11 @@ def test_a_batch_slower_than_its_timeout_is_told_as_such(
     assert topics.bodies(f"{topics.prefix}orders") == []
 
 
-def commits(*offsets: int) -> Outcome:
-    """What page 0 decided: to commit these."""
-    found = np.array(offsets, np.int64)
-    return Outcome(
-        partition=0,
-        page=0,
-        now_ms=1_000,
-        action=np.full(len(found), Action.COMMIT, np.uint8),
-        offset=found,
-        detail=np.zeros(len(found), np.int32),
-        source_offset=found,
-        counters=np.zeros(len(Counter), np.int64),
-        pending=0,
-        oldest_ms=-1,
-    )
-
-
 def test_a_timeout_that_the_brokers_do_not_allow_is_refused(settings: Settings) -> None:
-    limit_ms = look_at_cluster(settings, connection(settings)).transaction_timeout_max_ms
+    limit_ms = look_at_cluster(settings, settings.connection()).transaction_timeout_max_ms
     assert limit_ms == 900_000
 
     with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
         look_at_cluster(
-            replace(settings, sink_transaction_timeout_ms=limit_ms + 1), connection(settings)
+            replace(settings, sink_transaction_timeout_ms=limit_ms + 1), settings.connection()
         )

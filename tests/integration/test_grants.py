@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -21,17 +20,12 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from tests.integration.client.playing import Scripted, producer_over
 from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.client import (
-    LocalTransactionState,
-    Message,
-    MessageExt,
-    TransactionListener,
-    TransactionMQProducer,
-)
+from checkback.client import Message, TransactionMQProducer
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.topics import create_topics
 from checkback.operations.doctor.doctor import Doctor
@@ -70,22 +64,6 @@ def name_of(binding: AclBinding) -> str:
     return f"{binding.operation.name} on {binding.restype.name} {binding.name}"
 
 
-class Committing(TransactionListener):
-    """Commits, at once and when asked."""
-
-    def __init__(self) -> None:
-        self.seen: list[Message | MessageExt] = []
-
-    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
-        assert arg is None
-        self.seen.append(message)
-        return LocalTransactionState.COMMIT_MESSAGE
-
-    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        self.seen.append(message)
-        return LocalTransactionState.COMMIT_MESSAGE
-
-
 class Group:
     """A producer group with a login of its own; the admin plays the pipeline.
 
@@ -101,13 +79,7 @@ class Group:
     def fails(self) -> str:
         """Send, commit and answer a check; return what did not work, "" if all did."""
         self.log.clear()
-        producer = TransactionMQProducer(
-            "orders",
-            bootstrap_servers=self.topics.bootstrap_servers,
-            transaction_listener=Committing(),
-            topic_prefix=self.topics.prefix,
-            kafka=login("orders"),
-        )
+        producer = producer_over(self.topics, "orders", Scripted(), kafka=login("orders"))
         try:
             producer.start()
         except BrokerError as error:

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.integration.client.playing import Scripted, producer_over
 from tests.integration.running import (
-    COMMAND,
     COMMIT,
     SPARK,
     Pipeline,
     Topics,
+    deployed,
     printed_without,
     wait_until,
 )
 from tests.integration.shared_jvm import SharedJvm
+from tests.programs import checkback
 
 from checkback.checkpoints.local_files import LocalCheckpoint
-from checkback.client import (
-    LocalTransactionState,
-    Message,
-    TransactionListener,
-    TransactionMQProducer,
-)
+from checkback.client import Message
 from checkback.deploy.settings import write_settings
 from checkback.protocol.configuration import Settings
 
 QUIET_S = 3.0
-
-
-class Committing(TransactionListener):
-    def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
-        del message, arg
-        return LocalTransactionState.COMMIT_MESSAGE
-
-    def check_local_transaction(self, message: Message) -> LocalTransactionState:
-        del message
-        return LocalTransactionState.UNKNOW
 
 
 def values(topics: Topics, real: str) -> list[int]:
@@ -51,15 +37,8 @@ def test_synchronous_sends_with_one_key_come_out_in_their_order(
 ) -> None:
     """They came out 1, 5, 3, 7, 2: pages of one half partition were in several state partitions."""
     topics.half_partitions = 2
-    settings = topics.settings(tmp_path / "checkpoint", state_partitions=2, page_size=4)
-    real = f"{topics.prefix}paid"
-    topics.create(settings, [real], ["g"])
-    producer = TransactionMQProducer(
-        "g",
-        bootstrap_servers=topics.bootstrap_servers,
-        transaction_listener=Committing(),
-        topic_prefix=topics.prefix,
-    )
+    settings, real = deployed(topics, tmp_path, state_partitions=2, page_size=4)
+    producer = producer_over(topics, "g", Scripted())
     producer.start()
 
     def send(first: int, last: int) -> None:
@@ -85,18 +64,17 @@ def run_beside(settings: Settings, folder: Path, *words: str) -> tuple[int, dict
     config = folder / "beside.toml"
     write_settings(config, settings)
     options = ["--config", str(config), "--output", "json"]
-    ran = subprocess.run([COMMAND, *words, *options], capture_output=True, text=True, check=False)
+    ran = checkback(*words, *options)
     return ran.returncode, json.loads(ran.stdout or ran.stderr)
 
 
 def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
-    settings = topics.settings(
-        tmp_path / "checkpoint", transaction_timeout_ms=8_000, check_interval_ms=60_000
+    settings, real = deployed(
+        topics, tmp_path, transaction_timeout_ms=8_000, check_interval_ms=60_000
     )
-    real, store = f"{topics.prefix}paid", LocalCheckpoint(tmp_path / "checkpoint")
-    topics.create(settings, [real], ["g"])
+    store = LocalCheckpoint(tmp_path / "checkpoint")
 
     def commits_in_a_while() -> int:
         before = store.last_batch("commits") or 0

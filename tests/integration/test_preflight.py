@@ -44,19 +44,15 @@ def store(spark: SparkSession, settings: Settings) -> CheckpointStore:
     return CheckpointStore.of(spark, settings.checkpoint)
 
 
-def connection(settings: Settings) -> dict[str, str]:
-    return {"bootstrap.servers": settings.bootstrap_servers, "log_level": "0"}
-
-
 def bind(settings: Settings, store: CheckpointStore) -> None:
-    bind_checkpoint(settings, look_at_cluster(settings, connection(settings)), store)
+    bind_checkpoint(settings, look_at_cluster(settings, settings.connection()), store)
 
 
 def test_missing_topics_are_named(topics: Topics, tmp_path: Path) -> None:
     settings = topics.settings(tmp_path)
 
     with pytest.raises(BrokerError, match="checkback topics create") as refusal:
-        look_at_cluster(settings, connection(settings))
+        look_at_cluster(settings, settings.connection())
 
     assert topics.names.half in str(refusal.value)
 
@@ -87,7 +83,7 @@ def test_a_half_topic_that_forgets_too_soon_is_refused(settings: Settings, topic
     long = replace(settings, check_interval_ms=86_400_000, half_retention_ms=10**9)
 
     with pytest.raises(ConfigurationError, match=r"retention\.ms"):
-        look_at_cluster(long, connection(settings))
+        look_at_cluster(long, settings.connection())
 
 
 @pytest.mark.parametrize("topic", ["half", "decided"])
@@ -104,11 +100,11 @@ def test_a_topic_that_would_lose_records_is_refused(
 ) -> None:
     settings, full_name = topics.settings(relay=True), getattr(topics.names, topic)
     topics.create(settings)
-    look_at_cluster(settings, connection(settings))
+    look_at_cluster(settings, settings.connection())
     set_topic_config(topics.connection, full_name, **{name.replace(".", "_"): value})
 
     with pytest.raises(ConfigurationError, match=says) as refusal:
-        look_at_cluster(settings, connection(settings))
+        look_at_cluster(settings, settings.connection())
     assert full_name in str(refusal.value)
 
 
@@ -152,8 +148,15 @@ def test_a_folder_of_something_else_is_refused(settings: Settings, store: Checkp
         bind(settings, store)
 
 
-def wait_for_the_marker(sink: SinkSettings) -> None:
-    """The broker applies a committed transaction a moment later; a start fences, which waits."""
+def write_nothing(sink: SinkSettings, batch: int) -> None:
+    """Move the marker behind a batch, and wait for it.
+
+    The broker applies a committed transaction a moment later; a start fences, which waits.
+    """
+    written = MarkedProducer(sink, 0)
+    written.begin()
+    written.commit(batch, 0)
+    written.close()
     markers = MarkerStore(sink)
     assert 0 in markers.read([0])
     markers.close()
@@ -162,15 +165,11 @@ def wait_for_the_marker(sink: SinkSettings) -> None:
 def test_a_lost_marker_is_refused_once_a_batch_is_committed(
     settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
-    sink = SinkSettings(settings, unique, connection(settings), 10_000)
+    sink = SinkSettings(settings, unique, settings.connection(), 10_000)
     require_markers(sink, 2, store)
     (Path(settings.checkpoint) / "commits").mkdir(parents=True)
     (Path(settings.checkpoint) / "commits" / "4").write_text("v1\n{}")
-    written = MarkedProducer(sink, 0)
-    written.begin()
-    written.commit(4, 0)
-    wait_for_the_marker(sink)
-    written.close()
+    write_nothing(sink, 4)
 
     with pytest.raises(CheckpointError, match=r"state partitions \[1\] are gone"):
         require_markers(sink, 2, store)
@@ -180,19 +179,13 @@ def test_an_older_copy_of_the_checkpoint_is_refused(
     settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
     """Its next batch would bear the number of one that is written, and be skipped."""
-    sink = SinkSettings(settings, unique, connection(settings), 10_000)
+    sink = SinkSettings(settings, unique, settings.connection(), 10_000)
     offsets = Path(settings.checkpoint) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "4").write_text("v1\n{}")
-    written = MarkedProducer(sink, 0)
-    written.begin()
-    written.commit(4, 0)
-    wait_for_the_marker(sink)
+    write_nothing(sink, 4)
     require_markers(sink, 1, store)
-    written.begin()
-    written.commit(5, 0)
-    written.close()
-    wait_for_the_marker(sink)
+    write_nothing(sink, 5)
 
     with pytest.raises(CheckpointError, match="older copy") as error:
         require_markers(sink, 1, store)
@@ -206,7 +199,7 @@ def stores(spark: SparkSession, settings: Settings) -> list[CheckpointStore]:
 
 
 def claim_topics(settings: Settings, store: CheckpointStore) -> None:
-    TopicClaim(settings, connection(settings), store, "half", None, int).claim()
+    TopicClaim(settings, settings.connection(), store, "half", None, int).claim()
 
 
 def test_topics_are_the_first_checkpoints_that_claims_them(
@@ -220,7 +213,7 @@ def test_topics_are_the_first_checkpoints_that_claims_them(
         claim_topics(replace(second, application_id="other"), stores[1])
 
     assert refusal.value.fields["claimed_by"] == first.checkpoint
-    assert look_at_cluster(first, connection(settings)).claim is not None
+    assert look_at_cluster(first, settings.connection()).claim is not None
 
 
 def test_a_claim_that_a_crash_cut_off_is_made_good(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.shared_jvm import SharedJvm
+from tests.programs import run_python
 
 from checkback.deploy.topics import create_topics
 from checkback.protocol import properties as names
@@ -53,12 +54,6 @@ def blocks(document: Path) -> list[str]:
     return PYTHON_BLOCK.findall(document.read_text("utf-8"))
 
 
-def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-
-
 def started(code: str, folder: Path) -> subprocess.Popen[str]:
     """Start the code, which may wait for the end of its input."""
     return subprocess.Popen(
@@ -72,7 +67,7 @@ def started(code: str, folder: Path) -> subprocess.Popen[str]:
 
 def test_the_example_commits_both_messages(settings: Settings, tmp_path: Path) -> None:
     code, _consumer = blocks(README)
-    ran = run(example(code, settings), tmp_path)
+    ran = run_python(example(code, settings), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     transaction_id = ran.stdout.strip()
     topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
@@ -101,13 +96,13 @@ def test_the_listener_sends_once_what_runs_twice_with_a_kill_in_between(
     killed = code.replace(COMMITTED, f"        import os; os._exit(9)\n{COMMITTED}")
     patient = code.replace(PRINT, f"    import sys; sys.stdin.read()\n{PRINT}")
 
-    assert run(killed, tmp_path).returncode == 9
+    assert run_python(killed, cwd=tmp_path).returncode == 9
     with shared_jvm.pipeline(settings, tmp_path / "pipeline") as pipeline:
         pipeline.wait_for("started")
         with started(patient, tmp_path) as second:  # it answers the check of the first run's half
             wait_until(lambda: topics.bodies(real) == ["42 EUR"], what="the first run's message")
             said, _ = second.communicate(timeout=60)
-        third = run(code, tmp_path)
+        third = run_python(code, cwd=tmp_path)
         pipeline.wait_for("progress")
         wait_until(lambda: pipeline.wait_for("progress")["pending"] == 0, what="all settled")
         assert pipeline.terminate() == 0
