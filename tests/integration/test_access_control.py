@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.integration.client.playing import Scripted
+from tests.integration.client.playing import Scripted, producer_over
 from tests.integration.running import Pipeline, Topics, wait_until
 from tests.integration.tenants import ADMIN, ALICE, PATIENCE_S, SECRETS, Stage, forge, rules
 
-from checkback.client import LocalTransactionState, Message, TransactionMQProducer
+from checkback.client import LocalTransactionState, Message
 from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.security import SignatureAlgorithm
@@ -50,25 +50,14 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_a_tenant_that_signs_gets_its_messages_delivered(stage: Stage) -> None:
     listener = Scripted()
-    producer = TransactionMQProducer(
-        f"{stage.prefix}a",
-        bootstrap_servers=stage.topics.bootstrap_servers,
-        transaction_listener=listener,
-        topic_prefix=stage.prefix,
-        access_key=ALICE,
-        secret_key=SECRETS[ALICE],
-        born_host="10.0.0.1",
-    )
-    producer.start()
-    try:
+    own = {"access_key": ALICE, "secret_key": SECRETS[ALICE], "born_host": "10.0.0.1"}
+    with producer_over(stage.topics, f"{stage.prefix}a", listener, **own) as producer:
         producer.send_message_in_transaction(Message(f"{stage.prefix}alice", b"paid"))
         listener.execute = lambda *_: LocalTransactionState.UNKNOW
         asked = producer.send_message_in_transaction(Message(f"{stage.prefix}alice", b"asked"))
         wait_until(
             lambda: sorted(stage.bodies()) == ["asked", "paid"], PATIENCE_S, what="both finals"
         )
-    finally:
-        producer.shutdown()
 
     assert [one.transaction_id for one in listener.checked] == [asked.transaction_id]
     assert sorted(stage.bodies()) == ["asked", "paid"]

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import Pipeline, Topics, commit, deployed, wait_until
 
 RECORDS = 280
 BODY = bytes(3_900_000)
@@ -46,19 +46,17 @@ def test_a_batch_that_does_not_fit_into_memory_holds_nobody_up_for_good(
 
     The half topic stores what producers packed, as one may that `topics create` did not make.
     """
-    settings = topics.settings(tmp_path / "checkpoint", transaction_timeout_ms=600_000)
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    settings, real = deployed(topics, tmp_path, transaction_timeout_ms=600_000)
     set_topic_config(topics.connection, topics.names.half, compression_type="producer")
     send_compressed(topics, real)
-    topics.send_op(topics.send_half(b"healthy", real), "healthy", COMMIT)
+    commit(topics, real, "healthy")
 
     for _ in range(2):
         with Pipeline(settings, tmp_path) as pipeline:
             assert pipeline.wait(120) == 3
     with Pipeline(settings, tmp_path) as pipeline:
         wait_until(lambda: topics.bodies(real) == ["healthy"], what="the healthy one's final")
-        topics.send_op(topics.send_half(b"later", real), "later", COMMIT)
+        commit(topics, real, "later")
         wait_until(lambda: topics.bodies(real) == ["healthy", "later"], what="a later final")
         assert pipeline.terminate() == 0, pipeline.errors()
 

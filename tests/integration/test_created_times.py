@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
-from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, commit, deployed, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.records import Op
@@ -76,10 +76,6 @@ def believe_senders(topics: Topics, topic: str, **config: str) -> Stored:
     return told[-1]
 
 
-def commit(topics: Topics, body: str, real: str) -> None:
-    topics.send_op(topics.send_half(body.encode(), real), body, COMMIT)
-
-
 @pytest.mark.nightly  # tests/spark/test_session.py has the sentence
 def test_the_latest_time_harms_nobody_until_two_mistakes_let_it_in(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
@@ -89,19 +85,17 @@ def test_the_latest_time_harms_nobody_until_two_mistakes_let_it_in(
     Brokers refuse it there now. Only with a second mistake, a topic that takes any time, Spark gets
     the record and can't read it; then the job names it.
     """
-    settings = topics.settings(tmp_path / "checkpoint")
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    settings, real = deployed(topics, tmp_path)
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         as_made = send_at_the_end_of_time(topics, b"late", real)
-        commit(topics, "before", real)
+        commit(topics, real, "before")
         wait_until(lambda: topics.bodies(real) == ["before", "late"], what="both finals")
         for name in (topics.names.half, topics.names.op):
             believe_senders(topics, name)
         after_the_mistake = send_at_the_end_of_time(topics, b"poison", real)
-        commit(topics, "after", real)
+        commit(topics, real, "after")
         wait_until(lambda: "after" in topics.bodies(real), what="the final after the mistake")
         assert pipeline.is_alive
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.runs.batches import event_log_settings
-from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Topics, deployed, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.properties import text_value
@@ -17,9 +17,8 @@ from checkback.streaming.job.query import READ_TASKS_PER_STATE_PARTITION
 def test_every_verdict_ends_where_it_belongs(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
-    settings = topics.settings(tmp_path / "checkpoint")
-    names, real = topics.names, f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    names = topics.names
+    settings, real = deployed(topics, tmp_path)
     committed = topics.send_half(b"committed", real, key=b"k")
     topics.send_op(committed, "committed", COMMIT)
     topics.send_op(committed, "committed", COMMIT)

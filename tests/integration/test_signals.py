@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Pipeline, Topics, commit, deployed, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
@@ -72,11 +72,6 @@ def listening_addresses(pid: int) -> set[str]:
     return found
 
 
-def commit(topics: Topics, real: str, numbers: range) -> None:
-    for number in numbers:
-        topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
-
-
 def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
@@ -85,23 +80,21 @@ def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
     Workers ended at once, and a batch on five of them failed; a signal to all ended the job with 3
     and ninety lines of traces.
     """
-    settings = topics.settings(tmp_path / "checkpoint", transaction_timeout_ms=600_000)
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    settings, real = deployed(topics, tmp_path, transaction_timeout_ms=600_000)
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         assert set() < listening_addresses(pipeline.pid) <= LOOPBACK, "no other interface"
         for first in (0, 10):
             before = commands_below(pipeline.pid).items()
-            commit(topics, real, range(first, first + 10))
+            commit(topics, real, *map(str, range(first, first + 10)))
             wait_until(lambda: len(topics.bodies(real)) == first + 10, what="finals")  # noqa: B023
         # Those that were there a batch ago: the JVM runs a chmod now and then, which ends.
         commands = dict(before & commands_below(pipeline.pid).items())
         assert any(b"python_workers" in command for command in commands.values())
         for pid in commands:
             os.kill(pid, signal.SIGTERM)
-        commit(topics, real, range(20, 40))
+        commit(topics, real, *map(str, range(20, 40)))
         wait_until(lambda: len(topics.bodies(real)) == 40, what="finals")
         assert [command for pid, command in commands.items() if not is_process(pid)] == []
 
@@ -134,19 +127,17 @@ def test_sigterm_ends_a_job_that_gets_no_further(silent: str, tmp_path: Path) ->
     """In the time that the unit file grants; the batch is interrupted, and nothing is lost."""
     with EmbeddedBroker(tmp_path / "broker", jvm_options=QUICK_START) as own:
         topics = Topics(own.bootstrap_servers, "silent-")
-        settings = topics.settings(tmp_path / "checkpoint")
-        real = f"{topics.prefix}orders"
-        topics.create(settings, [real], ["g"])
+        settings, real = deployed(topics, tmp_path)
 
         with Pipeline(settings, tmp_path / "run") as pipeline:
             pipeline.wait_for("started")
-            commit(topics, real, range(20))
+            commit(topics, real, *map(str, range(20)))
             wait_until(lambda: len(topics.bodies(real)) == 20, what="finals")
             blocked = own.pid if silent == "broker" else sink_process_of(pipeline.pid)
             assert blocked is not None
             if silent == "sink":
                 os.kill(blocked, signal.SIGSTOP)
-            commit(topics, real, range(20, 40))
+            commit(topics, real, *map(str, range(20, 40)))
             if silent == "broker":
                 os.kill(blocked, signal.SIGSTOP)
             began_s = time.monotonic()

@@ -56,7 +56,7 @@ def test_what_is_not_read_and_who_holds_it_up_is_seen_in_line_metrics_probe_and_
     half, name = topics.names.half, f"{unique}batch-loader"
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         url = pipeline.wait_for("started")["metrics_url"]
-        while pipeline.wait_for("progress")["batch_id"] != 1:  # the first one is committed
+        while (pipeline.wait_for("progress")["batch_id"] or 0) < 1:  # the first one is committed
             pass
         topics.send_half(b"waits", f"{unique}real")
         sent_ms = now_ms()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 from tests.simulation.exactly_once.fates import FAULTS, Chances
 from tests.simulation.exactly_once.mutations import MUTATIONS, Mutation
 from tests.simulation.exactly_once.run import Run, repeating_command, summary
-from tests.simulation.exactly_once.worlds import KINDS, TWO_DRIVERS, World
+from tests.simulation.exactly_once.worlds import KINDS, TWO_DRIVERS
 
 ROOT = Path(__file__).parents[2]
 CRASHES = 10_000
@@ -154,10 +155,6 @@ def run_each(mutation: Mutation, seeds: Iterable[int], tried: list[int]) -> None
 def test_two_drivers_over_a_log_that_can_be_overwritten_are_seen_to_plan_twice() -> None:
     """Why the worlds leave this out: see world_of."""
     world = replace(TWO_DRIVERS, state_partitions=1, overwrites=True)
+    nothing = Mutation(nullcontext, world, Chances(turn=0.5, sleep=0.03), MUTATION_CRASHES)
     with pytest.raises(AssertionError, match="planned twice"):
-        run_all(world, Chances(turn=0.5, sleep=0.03))
-
-
-def run_all(world: World, chances: Chances) -> None:
-    for seed in range(RARE_SEEDS):
-        Run(seed, MUTATION_CRASHES, world, chances).go()
+        run_each(nothing, range(RARE_SEEDS), [])

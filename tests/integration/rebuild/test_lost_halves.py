@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.rebuild.test_rebuild import NEVER_ASKED, SLOW_S, rebuild
-from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, commit, deployed, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.errors import CheckpointError
@@ -49,25 +49,19 @@ def test_halves_at_offsets_of_lost_ones_are_delivered_after_a_rebuild(
 ) -> None:
     """They counted as settled: acknowledged, committed, never delivered, and nothing was said."""
     topics = Topics(broker.bootstrap_servers, "lost-")
-    settings = topics.settings(tmp_path / "checkpoint", trigger_interval_ms=500)
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
-
-    def commit(*names: str) -> None:
-        for name in names:
-            topics.send_op(topics.send_half(name.encode(), real), name, COMMIT)
+    settings, real = deployed(topics, tmp_path, trigger_interval_ms=500)
 
     old, new = [f"old-{number}" for number in range(5)], [f"new-{number}" for number in range(7)]
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         waiting = topics.send_half(b"waits", real, properties=NEVER_ASKED)
-        commit(*old)
+        commit(topics, real, *old)
         wait_until(lambda: topics.bodies(real) == old, SLOW_S, "finals")
         if not is_running:
             assert pipeline.terminate() == 0
         cut(broker, tmp_path / "broker", topics.names.half, kept=3)
         if grows:
-            commit(*new)
+            commit(topics, real, *new)
         if is_running:
             assert pipeline.wait(SLOW_S) == CheckpointError.exit_code
             assert "checkback checkpoint rebuild" in pipeline.errors()
@@ -83,7 +77,7 @@ def test_halves_at_offsets_of_lost_ones_are_delivered_after_a_rebuild(
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         if not grows:
-            commit(*new)
+            commit(topics, real, *new)
         topics.send_op(waiting, "waits", COMMIT)
         wait_until(lambda: len(topics.bodies(real)) >= 13, SLOW_S, "finals")
         assert pipeline.terminate() == 0

@@ -15,7 +15,15 @@ import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import (
+    COMMAND,
+    COMMIT,
+    ROLLBACK,
+    Pipeline,
+    Topics,
+    deployed,
+    wait_until,
+)
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.sinking import delete_topic
 
@@ -117,10 +125,8 @@ def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) ->
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    settings = topics.settings(checkpoint, check_interval_ms=1_000, batch_events_max=400)
-    names, real = topics.names, f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    names, checkpoint = topics.names, tmp_path / "checkpoint"
+    settings, real = deployed(topics, tmp_path, check_interval_ms=1_000, batch_events_max=400)
     feeder = Feeder(topics, real)
     pipeline = Pipeline(settings, tmp_path)
     pipeline.start()
@@ -172,10 +178,7 @@ def test_a_rebuild_that_refuses_changes_nothing(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     """It had ended the old query for good before it refused, and moved the checkpoint away."""
-    checkpoint = tmp_path / "checkpoint"
-    settings = topics.settings(checkpoint, trigger_interval_ms=500)
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    settings, real = deployed(topics, tmp_path, trigger_interval_ms=500)
     feeder = Feeder(topics, real)
     feeder.send([f"first-{number}" for number in range(10)])
 
@@ -210,9 +213,8 @@ def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """Start and rebuild both refused: nothing led out."""
-    settings = topics.settings(tmp_path / "checkpoint", trigger_interval_ms=500)
-    names, real = topics.names, f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    names = topics.names
+    settings, real = deployed(topics, tmp_path, trigger_interval_ms=500)
     feeder = Feeder(topics, real)
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
@@ -249,8 +251,7 @@ def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
 def test_records_that_are_gone_unread_end_the_job_and_a_rebuild_goes_on_without_them(
     topics: Topics, tmp_path: Path
 ) -> None:
-    settings, real = topics.settings(tmp_path / "checkpoint"), f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
+    settings, real = deployed(topics, tmp_path)
 
     def commit(name: str) -> int:
         partition, offset = topics.send_half(name.encode(), real)

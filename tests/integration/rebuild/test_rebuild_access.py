@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.integration.running import COMMAND, Pipeline, Topics, wait_until
+from tests.integration.rebuild.test_rebuild import rebuild
+from tests.integration.running import Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.integration.tenants import ADMIN, ALICE, MALLORY, SECRETS, Stage, rules
 
@@ -59,7 +56,8 @@ def test_what_access_control_refused_is_refused_once_and_stays_so(
     )
     shutil.rmtree(tmp_path / "checkpoint")
     with shared_jvm.lent() as jvm:
-        told = rebuilt(tmp_path / "checkback.toml", jvm)
+        code, told = rebuild(settings, tmp_path, "--yes", jvm=jvm)
+    assert code == 0, told
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         stage.op(waiting, "waiting", alice)
         wait_until(
@@ -76,19 +74,3 @@ def test_what_access_control_refused_is_refused_once_and_stays_so(
         ("waiting", "ACCESS_KEY_MISSING"): 1,
         ("late and unsigned", "ACCESS_KEY_MISSING"): 1,
     }
-
-
-def rebuilt(config: Path, jvm: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Rebuild the checkpoint; return what the command says."""
-    command = [COMMAND, "checkpoint", "rebuild", "--yes", "--config", str(config)]
-    ran = subprocess.run(
-        [*command, "--output", "json"],
-        env={**os.environ, **jvm},
-        capture_output=True,
-        text=True,
-        timeout=SLOW_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found: dict[str, dict[str, int]] = json.loads(ran.stdout)
-    return found
