@@ -41,7 +41,7 @@ the median is 105 to 201 ms in place of 27."""
 MIXED_RATE: Final = 150.0
 FIRST_FINAL_RATE: Final = 100.0
 WARM_UP_RATE: Final = 1_000.0
-PROBING_S: Final = 5.0
+PROBING_S: Final = 10.0
 AT_ONCE_MS: Final = 200.0
 """The relay made visible what is so soon after its op: a batch of the job takes longer."""
 OPTIONS: Final = (
