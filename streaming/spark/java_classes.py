@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from checkback.checkpoints.spark_internals import add_jar, jvm_of
 from checkback.protocol.errors import OperationalError
 from checkback.streaming.spark.jars import jars_folder, kept_file, kept_name, temporary_folder
-from checkback.streaming.spark.java_protocol import protocol_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +34,9 @@ SPARK_VERSION: Final = re.compile(r"spark-core_[\d.]+-([^/:]+)\.jar")
 
 def java_sources() -> dict[str, str]:
     """Return the sources of all classes, by the names of their files."""
+    # Imported late: it takes numpy, which the tools of a release lack. They read the jars' lock.
+    from checkback.streaming.spark.java_protocol import protocol_java
+
     files = resources.files("checkback.streaming.java").iterdir()
     found = {file.name: file.read_text("utf-8") for file in files if file.name.endswith(".java")}
     found["Protocol.java"] = protocol_java()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_each_jar_that_users_get_is_listed_once_with_all_that_it_is_for() -> Non
     assert {conf for confs in jars_to_list(locked_jars()).values() for conf in confs} == {
         *NEEDED_FOR
     }
+
+
+def test_the_lock_is_read_without_any_package() -> None:
+    """The tools of a release have no numpy, which Java classes took: `make release` ended there."""
+    reading = "from checkback.deploy.jars import read_lock; read_lock()"
+    program = [sys.executable, "-S", "-c", reading]
+    subprocess.run(program, check=True, env={"PYTHONPATH": str(ROOT / "src")}, cwd=ROOT)
 
 
 @pytest.mark.skipif(not TOOLS.exists(), reason="`make release` prepares the SBOM's tools")
