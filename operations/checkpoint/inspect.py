@@ -121,7 +121,8 @@ def state_figures(pages: Iterable[StoredPage], state_partitions: int) -> list[St
         figures.page_bytes += len(stored.blob)
         figures.pending += page.pending
         if page.pending:
-            figures.oldest_ms = min(figures.oldest_ms or page.oldest_ms, page.oldest_ms)
+            known_ms = [] if figures.oldest_ms is None else [figures.oldest_ms]
+            figures.oldest_ms = min([*known_ms, page.oldest_ms])
     return found
 
 
