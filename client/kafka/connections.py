@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,13 +56,15 @@ class KafkaClients:
 
     Args:
         bootstrap_servers: host:port, several separated by commas.
-        client_id: as the brokers see it, in their logs and quotas.
+        producer_group: names the connections in the brokers' logs and quotas, with the process id.
 
     Raises:
         ConfigurationError: a Kafka setting can't be honoured.
     """
 
-    def __init__(self, bootstrap_servers: str, client_id: str, options: ProducerOptions) -> None:
+    def __init__(
+        self, bootstrap_servers: str, producer_group: str, options: ProducerOptions
+    ) -> None:
         if "transactional.id" in options.kafka:
             raise ConfigurationError(
                 "kafka.transactional.id is set, but the client sends in no Kafka transaction.",
@@ -69,8 +72,8 @@ class KafkaClients:
                 key="kafka.transactional.id",
             )
         self.options = options
+        self._producer_group = producer_group
         self._base: Settings = {
-            "client.id": client_id,
             **confluent_settings(bootstrap_servers, options.kafka),
             "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
             # librdkafka's "rebootstrap" forgets the brokers when none answers, and so finds a
@@ -202,8 +205,9 @@ class KafkaClients:
         return producer
 
     def _open(self, kind: Callable[..., Any], settings: Settings) -> Any:
+        client_id = f"{self._producer_group}@{os.getpid()}"
         try:
-            return kind(settings, logger=_LibrdkafkaLog())
+            return kind({"client.id": client_id, **settings}, logger=_LibrdkafkaLog())
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"librdkafka does not take the Kafka settings: {cause_of(error).str()}",

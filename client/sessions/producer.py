@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from checkback.client.listener import one_line
 from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords
-from checkback.client.producer import ServiceState
+from checkback.client.producer import ServiceState, require_no_parents
 from checkback.client.sessions.answers import Check, CheckListener, LogListener
 from checkback.client.sessions.core import Core, SessionCore
 from checkback.client.sessions.databases import SessionDatabase, database_of
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 
 LOG_RETENTION_MS: Final = 7 * 86_400_000
 """More than the pipeline's half_retention_ms as delivered, three days, and any clock skew."""
-
-_producers: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
 
 
 class Transaction:
@@ -61,8 +57,9 @@ class Producer:
     process died before the commit, never. The transaction log (docs/protocol.md), a table beside
     the business tables, answers the pipeline's checks.
 
-    The producer opens itself at its first use in each process, also after a fork. It closes when
-    the process ends, or before by ``close()``, ``with`` or ``async with``. Threads may share it.
+    The producer opens itself at its first use in each process, and closes when the process ends, or
+    before by ``close()``, ``with`` or ``async with``. Threads may share it. Children that are to
+    send must be forked before it opens.
 
     Args:
         group: all processes of one application share it: any of them answers checks.
@@ -111,21 +108,14 @@ class Producer:
         self.producer_group = group
         self.counters = Counters(options.get("on_event"))
         self._serializer = serializer
-        self._servers = bootstrap_servers
-        self._options = options
         self._retention_ms = log_retention_ms
-        self.begin_anew()
-        _producers.add(self)
-
-    def begin_anew(self) -> None:
-        """Forget all connections, such as those of a parent process; open none yet."""
         self._lock = threading.Lock()
         core = SessionCore(
-            self.producer_group,
-            bootstrap_servers=self._servers,
+            group,
+            bootstrap_servers=bootstrap_servers,
             transaction_listener=self.listener,
             log=self.log,
-            **self._options,
+            **options,
         )
         core.counters = self.counters
         self._core: Core = core
@@ -159,10 +149,12 @@ class Producer:
         """Connect to Kafka and begin to answer checks; the first send would do it otherwise.
 
         Raises:
-            LifeCycleError: it is closed, or another producer of the group runs in this process.
+            LifeCycleError: it is closed; another producer of the group runs in this process; or the
+                process was forked while a producer ran.
             BrokerError: Kafka can't be reached or is not set up.
             PrerequisiteError: the process can start no more threads, or gevent replaced them.
         """
+        require_no_parents()
         with self._lock:
             if self._core.service_state is ServiceState.RUNNING:
                 return
@@ -234,7 +226,8 @@ class Producer:
             InvalidMessageError: the message can't be sent as it is; nothing was sent.
             NotFoundError: its topic does not exist; nothing was sent. In an event loop the commit
                 raises it.
-            LifeCycleError: the producer is closed, or the transaction is being committed.
+            LifeCycleError: the producer is closed or was open when this process was forked, or the
+                transaction is being committed.
             BrokerError: Kafka can't be reached, or does not take the message.
         """
         message = message_of(topic, body, key, headers, self._serializer)
@@ -325,12 +318,3 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _forked() -> None:
-    """Open new connections in a child process: it lacks the threads of the parent's."""
-    for producer in _producers:
-        producer.begin_anew()
-
-
-os.register_at_fork(after_in_child=_forked)

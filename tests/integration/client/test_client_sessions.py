@@ -226,6 +226,7 @@ import os, sys
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 from checkback.client import Producer
+from checkback.protocol.errors import LifeCycleError
 
 servers, prefix, url = sys.argv[1:]
 engine = create_engine(url)
@@ -240,19 +241,34 @@ def send(body):
         producer.send("paid", body, session=session)
 
 
-send(b"parent")
-children = []
-for number in range(2):
+def fork(body):
     child = os.fork()
     if not child:
-        send(b"child %d" % number)
+        send(body)
         sys.exit()
-    children.append(child)
+    return child
+
+
+children = [fork(b"child 1"), fork(b"child 2")]
+send(b"parent")
+child = os.fork()
+if not child:
+    for use in (lambda: send(b"late"), producer.open, Producer(
+        prefix + "other", bootstrap_servers=servers, topic_prefix=prefix, database=engine
+    ).open):
+        try:
+            use()
+        except LifeCycleError as error:
+            assert "forked while a producer ran" in str(error)
+        else:
+            sys.exit("A child of an open producer could use one.")
+    sys.exit(producer.close())
+children.append(child)
 sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """
 
 
-def test_children_of_a_fork_open_a_producer_of_their_own_and_close_it_at_their_end(
+def test_children_open_a_producer_of_their_own_unless_their_parents_was_open_at_the_fork(
     checkback: Checkback, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'orders.db'}"

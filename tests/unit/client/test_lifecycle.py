@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,7 @@ from checkback.client import (
     LocalTransactionState,
     Message,
     ServiceState,
+    TransactionMQProducer,
 )
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.opentelemetry import OpenTelemetryTracing
@@ -115,19 +116,27 @@ def test_one_producer_of_a_group_runs_in_a_process(kafka: list[Clients]) -> None
     assert last.shutdown() == 0
 
 
-def test_a_forked_child_has_a_producer_of_its_parents_group(kafka: list[Clients]) -> None:
-    parents, own = producer_of(), producer_of()
-    parents.start()
+def started_in_a_child(producer: TransactionMQProducer) -> bool:
+    """Tell whether a forked child can start a producer."""
     child = os.fork()
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(60)
-        with suppress(Exception):
-            own.start()
-            os._exit(0)
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
+        try:
+            producer.start()
+        except LifeCycleError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_starts_a_producer_unless_one_ran_in_its_parent(kafka: list[Clients]) -> None:
+    parents, own = producer_of(), producer_of(topic_prefix="another-")
+    assert started_in_a_child(parents)
+    parents.start()
+    assert not started_in_a_child(own)
     parents.shutdown()
+    assert started_in_a_child(own)
 
 
 @pytest.mark.parametrize("started", range(6))
