@@ -59,7 +59,7 @@ def take_ops(builder: PageBuilder, arrived: Events) -> None:
 
 def refuse_waiting_too_early(builder: PageBuilder) -> None:
     """Refuse the waiting ops that may decide nothing once relays take the ops (rule 9)."""
-    if builder.relay.taken and len(builder.waiting):
+    if len(builder.waiting):
         builder.waiting = _without_too_early(builder, builder.waiting)
 
 

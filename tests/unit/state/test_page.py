@@ -415,6 +415,14 @@ def test_a_trickle_of_transactions_stays_below_120_bytes_of_state_each() -> None
     assert written / 1024 <= 120
 
 
+def test_a_half_that_is_read_twice_is_stored_once() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+
+    assert story.batch(SENT, half(0), half(1), half(1)) == []
+    assert story.page.halves.index.tolist() == [0, 1]
+
+
 def test_the_page_given_is_not_changed() -> None:
     story = story_of_version_1()
     before = story.page

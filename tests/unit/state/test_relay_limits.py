@@ -9,22 +9,24 @@ from tests.unit.state.building import COMMIT, DELIVERED, RULES, SENT, Act, Story
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Events, RelayLimits
 
-TAKEN = RelayLimits(taken=((100, 5),))
+PAGE_SIZE = 8
+PAGES = pytest.mark.parametrize("page", [0, 3])
 
 
 def commits(acts: list[Act]) -> list[int]:
     return [act.offset for act in acts if act.action == Action.COMMIT]
 
 
+@PAGES
 @pytest.mark.parametrize("floor", [0, 3, 9])
-def test_rule_8_nothing_at_or_above_the_floor_is_discarded(floor: int) -> None:
-    story = Story()
-    story.batch(SENT, *(half(offset) for offset in range(6)))
+def test_rule_8_nothing_at_or_above_the_floor_is_discarded(page: int, floor: int) -> None:
+    story, first = Story(page_size=PAGE_SIZE, page=page), page * PAGE_SIZE
+    story.batch(SENT, *(half(first + number) for number in range(6)))
 
-    acts = story.batch(SENT + RULES.half_retention_ms + 1, relay=RelayLimits(floor=floor))
+    acts = story.batch(SENT + RULES.half_retention_ms + 1, relay=RelayLimits(floor=first + floor))
 
     assert {act.action for act in acts} <= {Action.DISCARD_EXPIRED}
-    assert [act.offset for act in acts] == list(range(min(floor, 6)))
+    assert [act.offset for act in acts] == [first + number for number in range(min(floor, 6))]
 
 
 def test_rule_8_a_half_asked_in_vain_stays_until_the_floor_has_passed_it() -> None:
@@ -41,17 +43,22 @@ def test_rule_8_a_half_asked_in_vain_stays_until_the_floor_has_passed_it() -> No
     assert discarded.action == Action.DISCARD_CHECK_LIMIT
 
 
+@PAGES
 @pytest.mark.parametrize("waits", [True, False])
-def test_rule_9_an_op_in_front_of_the_relays_decides_no_half_of_theirs(*, waits: bool) -> None:
-    story = Story()
-    ops = [op(4, COMMIT, 98), op(5, COMMIT, 99), op(5, COMMIT, 100, transaction=1)]
+def test_rule_9_an_op_in_front_of_the_relays_decides_no_half_of_theirs(
+    page: int, *, waits: bool
+) -> None:
+    story = Story(page_size=PAGE_SIZE, page=page)
+    last, theirs = page * PAGE_SIZE + 4, page * PAGE_SIZE + 5
+    taken = RelayLimits(taken=((100, theirs),))
+    ops = [op(last, COMMIT, 98), op(theirs, COMMIT, 99), op(theirs, COMMIT, 100, transaction=1)]
     acts = story.batch(SENT, *ops[:2]) if waits else []
-    acts += story.batch(SENT, *(ops[2:] if waits else ops), relay=TAKEN)
-    acts += story.batch(SENT, half(4), half(5), relay=TAKEN)
+    acts += story.batch(SENT, *(ops[2:] if waits else ops), relay=taken)
+    acts += story.batch(SENT, half(last), half(theirs), relay=taken)
 
-    assert commits(acts) == [4, 5]
+    assert commits(acts) == [last, theirs]
     refused = [act for act in acts if act.action == Action.REFUSE_OP]
-    assert refused == [Act(Action.REFUSE_OP, 5, RefusedReason.OP_WITHOUT_HALF, 99)]
+    assert refused == [Act(Action.REFUSE_OP, theirs, RefusedReason.OP_WITHOUT_HALF, 99)]
 
 
 def test_an_op_that_is_delivered_and_then_passed_again_is_delivered() -> None:

@@ -15,10 +15,14 @@ STEP_MS = RETENTION_MS // RETENTION_STEPS
 
 
 @pytest.mark.parametrize("now_ms", [0, 1, STEP_MS - 1, STEP_MS, SENT, SENT + 1])
-def test_a_verdict_is_kept_for_its_time_and_at_most_one_step_longer(now_ms: int) -> None:
-    kept_ms = forget_at_ms(now_ms, RETENTION_MS) - now_ms
+@pytest.mark.parametrize("retention_ms", [RETENTION_MS, RETENTION_MS + 1])
+def test_a_verdict_is_kept_for_its_time_and_at_most_one_step_longer(
+    now_ms: int, retention_ms: int
+) -> None:
+    forget_ms = forget_at_ms(now_ms, retention_ms)
 
-    assert RETENTION_MS <= kept_ms < RETENTION_MS + STEP_MS
+    assert retention_ms <= forget_ms - now_ms < retention_ms + STEP_MS
+    assert forget_ms % STEP_MS == 0
 
 
 def test_verdicts_of_one_step_are_forgotten_together() -> None:
