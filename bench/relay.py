@@ -153,8 +153,14 @@ class RelayBench(Bench):
         with Query(trial, "job") as job:
             job.wait_for_batch()
             for number in range(self.options.runs):
-                relay = RelayRun(trial, f"relay-{number}")
-                self._note("relay_first_final", self._first_final_s(job, relay))
+                # Messages with keys wait for the job, which keeps their order (rule 10).
+                for name in ("relay_first_keyed_final", "relay_first_final"):
+                    relay = RelayRun(trial, f"{name}-{number}")
+                    has_keys = name == "relay_first_keyed_final"
+                    self._note(name, self._first_final_s(job, relay, has_keys=has_keys))
+                    if has_keys:
+                        relay.stop()
+                        relay.__exit__()
                 try:
                     visibility(job, MIXED_RATE, self.options.warm_up_seconds)
                     relay.run_for(SETTLE_S)
@@ -168,7 +174,7 @@ class RelayBench(Bench):
             job.stop()
         trial.delete()
 
-    def _first_final_s(self, job: Query, relay: RelayRun) -> float:
+    def _first_final_s(self, job: Query, relay: RelayRun, *, has_keys: bool) -> float:
         """Start a relay amid transactions; return when it made the first of them visible."""
         with ThreadPoolExecutor(1) as pool:
             probing = pool.submit(
@@ -177,6 +183,7 @@ class RelayBench(Bench):
                 FIRST_FINAL_RATE,
                 PROBING_S + SETTLE_S,
                 has_rollbacks=False,
+                has_keys=has_keys,
                 linger_ms=0,
             )
             time.sleep(SETTLE_S)

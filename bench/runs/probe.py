@@ -71,6 +71,7 @@ def visibility(
     seconds: float,
     *,
     has_rollbacks: bool = True,
+    has_keys: bool = True,
     linger_ms: int = LINGER_MS,
 ) -> Visibility:
     """Send transactions to a running job at a rate; return when each was committed and seen.
@@ -87,6 +88,7 @@ def visibility(
         trial.settings.half_partitions,
         transactions_per_s,
         seconds,
+        has_keys,
         linger_ms,
     )
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
@@ -105,6 +107,7 @@ class Probe:
     partitions: int
     transactions_per_s: float
     seconds: float
+    has_keys: bool
     linger_ms: int
     sent_ms: dict[tuple[int, int], float] = field(default_factory=dict)
     seen_ms: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -136,7 +139,7 @@ class Probe:
                 turn, partition = divmod(sent, self.partitions)
                 offset = first[partition] + turn
                 headers = cast("SentHeaders", self.workload.half_headers(partition, offset))
-                body, key = next(bodies), b"k%d" % offset
+                body, key = next(bodies), b"k%d" % offset if self.has_keys else None
                 producer.produce(
                     self.topics.half, body, key, partition, on_delivery=send_op, headers=headers
                 )
