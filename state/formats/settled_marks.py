@@ -56,7 +56,7 @@ class SettledMarks:
         mark: uint8[m], Mark.
         check_times: uint16[m], check requests so far; 0 for commits, rollbacks and refusals.
         identity_rest: uint32[m], the second word of the half's identity
-            (state/formats/identity.py); NO_IDENTITY where version 1 wrote the mark.
+            (state/formats/identity.py); NO_IDENTITY where that is not known.
     """
 
     batch_id: int

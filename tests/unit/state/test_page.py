@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from tests.deciding import page_outcome
+from tests.property.model import Record
 from tests.unit.state.building import (
     COMMIT,
     DELIVERED,
@@ -24,10 +25,12 @@ from tests.unit.state.building import (
 )
 
 from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.protocol.refusals import RefusedReason
 from checkback.state import (
     CLAIM_KEY,
     Action,
     Counter,
+    EventKind,
     Mark,
     Outcome,
     Page,
@@ -241,6 +244,30 @@ def test_marks_name_discards_and_refused_halves() -> None:
     assert marks.check_times.tolist() == [0, 1, 1]
     assert marks.offset.tolist() == [2, 0, 1]
     assert marks.identity_rest.tolist() == [3, 1, 2]
+
+
+def test_marks_of_halves_whose_identity_is_not_whole_name_none() -> None:
+    story = Story()
+    story.batch(SENT, half(0), half(1))
+    known = replace(story.page.halves, identity_rest=np.array([REST_UNKNOWN, 1]))
+    story.page = replace(story.page, halves=known)
+    story.batch(DUE)
+    without = replace(story.outcome, identity_rest=None)
+    assert unpack_settled(pack_settled(story.outcome, 1)).identity_rest.tolist() == [NO_IDENTITY, 1]
+    assert unpack_settled(pack_settled(without, 1)).identity_rest.tolist() == [NO_IDENTITY] * 2
+
+
+def test_an_outcome_names_the_identity_of_refused_halves_and_of_no_refused_op() -> None:
+    """Refused ops are read again by their own place, whatever they say of a half."""
+    story, reason = Story(), RefusedReason.HALF_WITHOUT_GROUP
+    refused = [
+        Record(kind, 0, 0, SENT, group=1, transaction=1, detail=reason)
+        for kind in (EventKind.REFUSED_HALF, EventKind.REFUSED_OP)
+    ]
+    story.batch(SENT, *refused)
+    assert story.outcome.action.tolist() == [Action.REFUSE_HALF, Action.REFUSE_OP]
+    assert story.outcome.identity_rest is not None
+    assert (story.outcome.identity_rest == REST_UNKNOWN).tolist() == [False, True]
 
 
 def test_marks_of_an_outcome_that_settled_nothing_are_none() -> None:

@@ -61,6 +61,12 @@ def test_rule_9_an_op_in_front_of_the_relays_decides_no_half_of_theirs(
     assert refused == [Act(Action.REFUSE_OP, theirs, RefusedReason.OP_WITHOUT_HALF, 99)]
 
 
+def test_rule_9_holds_for_each_span_that_relays_took() -> None:
+    limits = RelayLimits(taken=((100, 5), (200, 50)))
+    ops, halves = np.array([99, 99, 100, 199, 200]), np.array([5, 4, 5, 50, 50])
+    assert limits.come_too_early(ops, halves).tolist() == [True, False, False, True, False]
+
+
 def test_an_op_that_is_delivered_and_then_passed_again_is_delivered() -> None:
     """Its relay did not learn whether the first transaction was committed."""
     twice = [op(0, COMMIT, 7), op(0, DELIVERED, 7)]

@@ -66,6 +66,13 @@ def test_every_refusal_has_a_reason_and_nothing_else_has() -> None:
         assert is_refused == (Counter.REFUSALS in transition.counters)
 
 
+def test_deliveries_that_are_refused_are_counted() -> None:
+    for (phase, event), transition in TRANSITIONS.items():
+        if transition.action == Action.REFUSE_OP:
+            is_late = event == Event.DELIVERED and phase != Phase.ABSENT
+            assert is_late == (Counter.DELIVERED_REFUSED in transition.counters)
+
+
 def test_every_phase_event_and_action_is_in_use() -> None:
     assert {phase for phase, _ in TRANSITIONS} == set(Phase)
     assert {event for _, event in TRANSITIONS} == set(Event)
