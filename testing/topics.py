@@ -51,11 +51,7 @@ def create_plain_topics(
     Raises:
         BrokerError: Kafka can't be reached, or refuses.
     """
-    wanted = list(names)
-    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
-        existing = find_topics(admin, wanted)
-        missing = [name for name in wanted if name not in existing]
-        create_missing(admin, [TopicPlan(name, partitions, configs or {}) for name in missing])
+    create_missing(settings, [TopicPlan(name, partitions, configs or {}) for name in names])
 
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
