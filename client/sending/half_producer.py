@@ -230,8 +230,7 @@ class HalfProducer:
             topic.leaders,
             turn,
             barred=frozenset(barred),
-            faults=self.brokers.faults if self._avoid_faults else None,
-            now_ms=now_s * 1000,
+            brokers=self.brokers if self._avoid_faults else None,
         )
 
     def _leader_is_down(self, partition: int, tried: set[int]) -> bool:

@@ -145,7 +145,6 @@ class PlainSender:
         self._new_id = new_id
         self._options = options
         self._counters = counters
-        self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
         self._room = threading.Semaphore(options.async_sends_max)
         self._not_waited_for: set[PlainSend] = set()
@@ -235,8 +234,7 @@ class PlainSender:
             leaders,
             next(self._turns),
             barred=frozenset(away),
-            faults=self._faults,
-            now_ms=time.monotonic() * 1_000,
+            brokers=self._brokers if self._options.send_latency_fault_enable else None,
         )
         return MessageQueue(topic, partition)
 
