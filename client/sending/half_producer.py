@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer
-from checkback.client.kafka.errors import error_of, is_refusal, not_safely_stored
+from checkback.client.kafka.errors import is_refusal, not_safely_stored
 from checkback.client.kafka.queue_selection import choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -167,22 +167,14 @@ class HalfProducer:
             # Signed for each try: the time has changed, and perhaps the id.
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
-        try:
-            polled.produce(
-                topic=self._half_topic,
-                value=half.body,
-                key=half.key,
-                partition=partition,
-                on_delivery=report,
-                headers=headers,
-            )
-        except BufferError:
-            return KafkaError(KafkaError._QUEUE_FULL)
-        except RuntimeError:
-            return KafkaError(KafkaError._STATE)  # it was closed meanwhile
-        except KafkaException as error:
-            return error_of(error)
-        return None
+        return polled.hand_over(
+            topic=self._half_topic,
+            value=half.body,
+            key=half.key,
+            partition=partition,
+            on_delivery=report,
+            headers=headers,
+        )
 
     def _is_stored(self, half: Half, report: Any) -> bool:
         """Tell whether the half is stored; note where, and how safely."""

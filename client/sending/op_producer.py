@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
-from checkback.client.kafka.errors import error_of
 from checkback.client.listener import LocalTransactionState, one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.metrics.log_lines import facts
@@ -106,22 +105,17 @@ class OpProducer:
         key, value, headers = op.key(), op.value(), op.headers()
         if self._signer is not None:
             headers = self._signer.op(self._op_topic, op.half_partition, key, value, headers)
-        try:
-            polled.produce(
-                topic=self._op_topic,
-                value=value,
-                key=key,
-                partition=op.half_partition,
-                on_delivery=report,
-                headers=headers,
-            )
-        except KafkaException as raised:
-            report.error = error_of(raised)
-        except (BufferError, RuntimeError) as raised:
-            report.error = KafkaError(KafkaError._FAIL, one_line(raised))
-        else:
+        error = polled.hand_over(
+            topic=self._op_topic,
+            value=value,
+            key=key,
+            partition=op.half_partition,
+            on_delivery=report,
+            headers=headers,
+        )
+        if error is None:
             report.wait(timeout_s)
-        error = report.error
+            error = report.error
         if report.message is not None and error is None:
             return True
         reason = "no answer in time" if error is None else error.str()

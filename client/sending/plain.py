@@ -13,12 +13,12 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.delivery_reports import PolledProducer
-from checkback.client.kafka.errors import error_of, is_refusal, not_safely_stored
+from checkback.client.kafka.errors import is_refusal, not_safely_stored
 from checkback.client.kafka.queue_selection import MessageQueueSelector, choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.listener import one_line
@@ -280,7 +280,7 @@ class PlainSender:
 
     def _hand_over(self, under_way: PlainSend, message: Message) -> None:
         try:
-            self._polled.produce(
+            problem = self._polled.hand_over(
                 topic=under_way.queue.topic,
                 value=message.body,
                 key=message.record_key(),
@@ -288,14 +288,11 @@ class PlainSender:
                 on_delivery=under_way,
                 headers=plain_headers(message, under_way.msg_id),
             )
-        except KafkaException as error:
-            under_way.failed(error_of(error))
-        except BufferError:
-            under_way.failed(KafkaError(KafkaError._QUEUE_FULL))
-        except RuntimeError:
-            under_way.failed(KafkaError(KafkaError._STATE))  # it was closed meanwhile
         except Exception as error:  # any: the caller waits for the result
             under_way.end_by(error)
+        else:
+            if problem is not None:
+                under_way.failed(problem)
 
     def _take_room(self) -> None:
         if not self._room.acquire(blocking=False):
