@@ -8,7 +8,6 @@ one is answered twice, which the pipeline ignores.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 import time
@@ -38,12 +37,10 @@ class CheckOffsets:
     def __init__(self) -> None:
         self._next: int | None = None
         self._open: set[int] = set()
-        self._heap: list[int] = []
 
     def started(self, offset: int) -> None:
         """Note that an offset was started; gaps before it (compaction, aborts) are finished."""
         self._open.add(offset)
-        heapq.heappush(self._heap, offset)
         self._next = offset + 1
 
     def finished(self, offset: int) -> None:
@@ -52,9 +49,7 @@ class CheckOffsets:
 
     def committable(self) -> int | None:
         """Return the offset from which a restart continues, None where nothing was started."""
-        while self._heap and self._heap[0] not in self._open:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else self._next
+        return min(self._open, default=self._next)
 
     def __len__(self) -> int:
         return len(self._open)
