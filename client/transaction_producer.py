@@ -26,7 +26,6 @@ from checkback.client.listener import (
 )
 from checkback.client.message import Message, MessageQueue
 from checkback.client.observing.counters import ClientEvent
-from checkback.client.observing.tracing import UNTRACED
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
@@ -294,7 +293,7 @@ class TransactionMQProducer(DefaultMQProducer):
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
-            tracing=self.options.tracing or UNTRACED,
+            tracing=self.options.tracing,
         )
         check_topic = self.topics.check(self.producer_group)
         return CheckService(

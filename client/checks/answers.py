@@ -18,7 +18,7 @@ from checkback.client.listener import (
 )
 from checkback.client.message import MessageExt
 from checkback.client.observing.counters import ClientEvent, Counters
-from checkback.client.observing.tracing import UNTRACED, Tracing
+from checkback.client.observing.tracing import StepSpan, Tracing
 from checkback.client.sending.half import InDoubtIds
 from checkback.client.sending.op_producer import OpProducer
 from checkback.metrics.log_lines import facts
@@ -54,7 +54,7 @@ class CheckAnswers:
     clock: BrokerClock
     try_timeout_s: float
     stopping: threading.Event
-    tracing: Tracing = UNTRACED
+    tracing: Tracing | None = None
 
     def answer(self, request: MessageExt) -> bool:
         """Answer a request, or skip an old one; return whether the request is done.
@@ -66,15 +66,18 @@ class CheckAnswers:
             return True
         if request.transaction_id in self.in_doubt:
             return self._roll_back_doubtful(request)
+        if self.tracing is None:
+            return self._answer(request, None)
         with self.tracing.check(request) as span:
-            outcome = run_listener(
-                # The listener gets a copy: what it writes there must not change an answer.
-                lambda: self.listener.check_local_transaction(copy.copy(request))
-            )
-            span.ended(outcome.state, outcome.exception)
-            return self._answer(request, outcome)
+            return self._answer(request, span)
 
-    def _answer(self, request: MessageExt, outcome: CallbackResult) -> bool:
+    def _answer(self, request: MessageExt, span: StepSpan | None) -> bool:
+        outcome = run_listener(
+            # The listener gets a copy: what it writes there must not change an answer.
+            lambda: self.listener.check_local_transaction(copy.copy(request))
+        )
+        if span is not None:
+            span.ended(outcome.state, outcome.exception)
         if outcome.exception is not None:
             self.counters.add(ClientEvent.LISTENER_FAILED)
             _log.error(
