@@ -10,25 +10,13 @@ import pytest
 
 from checkback.demo.report import Tally
 from checkback.demo.run import DemoSetting, demo_settings
-from checkback.deploy.settings import (
-    environment_without_settings,
-    load_settings,
-    toml_of,
-    write_settings,
-)
+from checkback.deploy.settings import environment_without_settings, write_settings
 
 CHOSEN = demo_settings("kafka:9092", Path("/data"))
 
 
 def progress(pending: int, **counts: int) -> dict[str, Any]:
     return {"counts": counts, "pending": pending}
-
-
-def test_the_pipeline_reads_the_same_settings_from_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "checkback.toml"
-    file.write_text(toml_of(CHOSEN), "utf-8")
-
-    assert load_settings(file, {}, {}) == CHOSEN
 
 
 def test_settings_of_the_callers_environment_do_not_reach_the_processes(
