@@ -22,7 +22,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer
-from checkback.client.kafka.errors import is_refusal, not_safely_stored
+from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.kafka.queue_selection import choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -186,7 +186,7 @@ class HalfProducer:
             offset = message.offset()
             half.offset = -1 if offset is None else offset
             return offset is not None
-        status = not_safely_stored(report.error.code())
+        status = NOT_SAFELY_STORED.get(report.error.code())
         if status is None:
             return False
         half.status = status
@@ -255,7 +255,7 @@ class HalfProducer:
             return False
         if code == KafkaError._FATAL:
             return True
-        if partition == BY_KEY or (code is not None and is_refusal(code)):
+        if partition == BY_KEY or code in REFUSALS:
             return False
         return self._has_another(tried)
 
@@ -264,7 +264,7 @@ class HalfProducer:
             self.renew(polled)
         elif code == KafkaError.NOT_ENOUGH_REPLICAS:
             self._short_until_s[partition] = time.monotonic() + SHORT_OF_REPLICAS_S
-        elif code is None or not is_refusal(code):
+        elif code not in REFUSALS:
             leader = self._leader(partition)
             if leader is not None:
                 self.brokers.silent(leader)
@@ -279,7 +279,7 @@ class HalfProducer:
 
     def _given_up(self, half: Half, problem: KafkaError | None) -> SendError:
         reason = problem.str() if problem is not None else "there was no answer in time"
-        if problem is not None and is_refusal(problem.code()):
+        if problem is not None and problem.code() in REFUSALS:
             self._counters.add(ClientEvent.SEND_FAILED)
             return SendError(
                 f"The half message was not stored: {reason}. {NOT_RUN}",

@@ -18,7 +18,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.delivery_reports import PolledProducer
-from checkback.client.kafka.errors import is_refusal, not_safely_stored
+from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.kafka.queue_selection import MessageQueueSelector, choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.listener import one_line
@@ -76,7 +76,7 @@ class PlainSend:
             offset = message.offset()
             self._stored(message, -1 if offset is None else offset, SendStatus.SEND_OK)
         elif error is not None and error.code() not in PURGED:
-            status = not_safely_stored(error.code())
+            status = NOT_SAFELY_STORED.get(error.code())
             if status is not None:
                 self._stored(message, -1, status)
             else:
@@ -84,7 +84,7 @@ class PlainSend:
 
     def failed(self, error: KafkaError) -> None:
         """End the send by an error of librdkafka's."""
-        is_certain = is_refusal(error.code())
+        is_certain = error.code() in REFUSALS
         self.give_up(error.str(), in_doubt=not is_certain)
         if not is_certain:
             self.on_error(self.queue)

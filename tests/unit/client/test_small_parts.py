@@ -11,7 +11,7 @@ from tests.deciding import plain_half
 from checkback.client.checks.request import read_check_request
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock
-from checkback.client.kafka.errors import is_refusal, not_safely_stored
+from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.listener import (
     REMARK_LENGTH_MAX,
     LocalTransactionState,
@@ -110,15 +110,15 @@ def test_what_is_refused_is_certainly_not_stored_and_would_be_again() -> None:
         KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_RECORD,
     ]  # fmt: skip
-    assert not any(is_refusal(code) for code in again)
-    assert all(is_refusal(code) for code in never)
+    assert not any(code in REFUSALS for code in again)
+    assert all(code in REFUSALS for code in never)
 
 
 def test_which_errors_mean_stored_but_not_safely() -> None:
-    assert not_safely_stored(KafkaError.REQUEST_TIMED_OUT) is SendStatus.FLUSH_SLAVE_TIMEOUT
+    assert NOT_SAFELY_STORED[KafkaError.REQUEST_TIMED_OUT] is SendStatus.FLUSH_SLAVE_TIMEOUT
     after_append = KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert not_safely_stored(after_append) is SendStatus.SLAVE_NOT_AVAILABLE
-    assert not_safely_stored(KafkaError._MSG_TIMED_OUT) is None
+    assert NOT_SAFELY_STORED[after_append] is SendStatus.SLAVE_NOT_AVAILABLE
+    assert KafkaError._MSG_TIMED_OUT not in NOT_SAFELY_STORED
 
 
 def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
