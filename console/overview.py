@@ -6,7 +6,8 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import pairwise
@@ -413,33 +414,29 @@ def batch_times_ms(kept: Sequence[Snapshot]) -> list[Point]:
     return points
 
 
-class FigureSampler:
-    """Takes a snapshot every INTERVAL_S in a thread of its own."""
+@contextmanager
+def sampling(
+    reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S
+) -> Iterator[None]:
+    """Add a snapshot to a history every interval, in a thread, until the block ends."""
+    stopping = threading.Event()
 
-    def __init__(
-        self, reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S
-    ) -> None:
-        self._reader, self._history, self._interval_s = reader, history, interval_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, once the snapshot that is being read is there."""
-        self._stopping.set()
-        self._thread.join(timeout=self._interval_s + 5)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
+    def run() -> None:
+        while not stopping.is_set():
             try:
-                self._history.add(self._reader.read())
+                history.add(reader.read())
             except Exception:
                 # The pages go on with the last snapshot; the next one may succeed.
                 log.exception("No snapshot could be read")
-            self._stopping.wait(self._interval_s)
+            stopping.wait(interval_s)
+
+    thread = threading.Thread(target=run, name="sampler", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(timeout=interval_s + 5)
 
 
 def _seconds(one: Snapshot) -> float | None:
