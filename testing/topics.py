@@ -64,13 +64,6 @@ def delete_topics(settings: Settings, names: Iterable[str]) -> None:
         admin.delete_topics(list(find_topics(admin, list(names))))
 
 
-def own_topics(topics: TopicNames, groups: Iterable[str] = ()) -> list[str]:
-    """Return the names of Checkback's topics, including the groups' check topics."""
-    checks = [topics.check(group) for group in groups]
-    fixed = (*topics.read, topics.discarded, topics.refused)
-    return [*fixed, topics.settled, topics.status, *checks]
-
-
 def read_topic(
     connection: Mapping[str, Any], topic: str, isolation: str = "read_committed"
 ) -> list[Message]:

@@ -6,7 +6,9 @@ import zlib
 from itertools import islice
 
 import pytest
-from bench.runs.workload import COMMIT, ROLLBACK, Workload, commits_among
+from bench.runs.workload import Workload, commits_among
+
+from checkback.testing.topics import COMMIT, ROLLBACK
 
 WORKLOAD = Workload(7, 1_024, "orders")
 
