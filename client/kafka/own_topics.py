@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -148,6 +149,8 @@ def create_missing(
             del left[name]
         if left:
             time.sleep(AGAIN_S)
+            with suppress(KafkaException):  # librdkafka goes on asking the controller that it knows
+                admin.list_topics(timeout=left_s)
     for name in created:
         while (
             not topic_exists(admin, name, bootstrap_servers, timeout_s)

@@ -23,7 +23,7 @@ class Admin:
         self.asked: list[list[str]] = []
         self.is_made = False
 
-    def list_topics(self, topic: str, _: float) -> Any:
+    def list_topics(self, topic: str = "", *_: float, **__: float) -> Any:
         error = None if self.is_made else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
