@@ -21,7 +21,7 @@ from checkback.client.listener import (
 )
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerKeywords, ProducerOptions
-from checkback.client.producer import unique_ids
+from checkback.client.producer import CallsInFlight, unique_ids
 from checkback.client.results import SendResult, SendStatus
 from checkback.client.sending import half as half_module
 from checkback.client.sending.half import InDoubtIds
@@ -199,3 +199,11 @@ def test_any_exception_makes_a_remark_that_can_be_sent() -> None:
 
     assert one_line(ValueError("\udcff")) == "ValueError: ?"
     assert one_line(MuteError()) == "MuteError: its text can't be made"
+
+
+def test_calls_in_flight_are_waited_for_and_counted() -> None:
+    running = CallsInFlight()
+    assert running.wait_until_idle(0) == 0
+    with running:
+        assert running.wait_until_idle(0) == 1
+    assert running.wait_until_idle(0) == 0
