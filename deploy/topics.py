@@ -70,7 +70,12 @@ def create_topics(settings: Settings, real_topics: Sequence[str] = ()) -> list[T
         existing = find_topics(admin, [plan.name for plan in plans])
     created = create_missing(settings, [plan for plan in plans if plan.name not in existing])
     return [
-        TopicReport(plan.name, plan.name in created, tuple(_differences(plan, existing)))
+        TopicReport(
+            plan.name,
+            plan.name in created,
+            # One that is new is as planned.
+            tuple(compare(plan, existing[plan.name])) if plan.name in existing else (),
+        )
         for plan in [*comparable_plans(settings), *open_plans]
     ]
 
@@ -100,8 +105,16 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
 
 
 def comparable_plans(settings: Settings) -> list[TopicPlan]:
-    """Return the plans to compare topics with; a value that the user did not set stays open."""
-    return [_tolerant(plan, settings) for plan in plans_for(settings)]
+    """Return the plans to compare topics with.
+
+    The number of state partitions stays open unless the user set it: a checkpoint keeps its number,
+    which may differ from the number of this machine's cores.
+    """
+    is_open = settings.state_partitions is None
+    return [
+        replace(plan, partitions=None) if is_open and plan.name == settings.topics.settled else plan
+        for plan in plans_for(settings)
+    ]
 
 
 def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
@@ -114,12 +127,6 @@ def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
     for key, wanted in plan.configs.items():
         if found.configs.get(key, "") != wanted:
             yield TopicDifference(key, wanted, found.configs.get(key, ""))
-
-
-def _differences(plan: TopicPlan, existing: Mapping[str, FoundTopic]) -> Iterator[TopicDifference]:
-    """Yield the differences of a topic that existed; one that is new is as planned."""
-    if plan.name in existing:
-        yield from compare(plan, existing[plan.name])
 
 
 def find_topics(admin: Admin, names: Sequence[str]) -> dict[str, FoundTopic]:
@@ -154,13 +161,3 @@ def create_missing(settings: Settings, plans: Sequence[TopicPlan]) -> set[str]:
     servers = settings.bootstrap_servers
     admin = connected_admin(servers, settings.kafka)
     return own_topics.create_missing(admin, plans, servers, CREATE_TIMEOUT_S)
-
-
-def _tolerant(plan: TopicPlan, settings: Settings) -> TopicPlan:
-    """Return the plan, without the number of state partitions unless the user set it.
-
-    A checkpoint keeps its number, which may differ from the number of this machine's cores.
-    """
-    if plan.name == settings.topics.settled and settings.state_partitions is None:
-        return replace(plan, partitions=None)
-    return plan
