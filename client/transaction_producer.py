@@ -216,8 +216,11 @@ class TransactionMQProducer(DefaultMQProducer):
         # First: with a wrong prefix the producer would leave a check topic that no one reads.
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
-        self._create_check_topic()
         servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
+        plan = plan_check_topic(
+            self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
+        )
+        create_check_topic(self._facts, plan, servers, timeout_s)
         has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
         in_doubt = InDoubtIds()
         self._open_senders(in_doubt)
@@ -264,17 +267,6 @@ class TransactionMQProducer(DefaultMQProducer):
         while self._closers:
             left += self._closers.pop()(left_s) or 0
         return left
-
-    def _create_check_topic(self) -> None:
-        plan = plan_check_topic(
-            self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
-        )
-        create_check_topic(
-            self._facts,
-            plan,
-            self._clients.bootstrap_servers,
-            self.options.start_timeout_ms / 1000,
-        )
 
     def _new_status_watch(self) -> StatusWatch:
         """Follow what the pipeline tells."""
