@@ -130,9 +130,17 @@ class PipelineProcess:
         self._started.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
-    def kill(self) -> None:
-        """Send SIGKILL to driver, JVM and Python workers at once, as a lost machine would."""
-        os.killpg(self.pid, signal.SIGKILL)
+    def kill(self, *, driver_only: bool = False) -> None:
+        """Send SIGKILL to driver, JVM and Python workers at once, as a lost machine would.
+
+        Args:
+            driver_only: kill only the driver's Python process; the JVM has to notice that by
+                itself, possibly while a successor starts.
+        """
+        if driver_only:
+            self._started.send_signal(signal.SIGKILL)
+        else:
+            os.killpg(self.pid, signal.SIGKILL)
         self.wait(KILLED_TIMEOUT_S)
 
     def wait(self, timeout_s: float = 180.0) -> int:

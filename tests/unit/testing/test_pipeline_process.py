@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import LifeCycleError, OperationalError
-from checkback.testing.pipeline_process import PipelineProcess
+from checkback.testing.pipeline_process import RUN, PipelineProcess, pipeline_command
 from checkback.testing.waiting import wait_until
 
 STAND_IN = """
@@ -35,6 +36,14 @@ def process(folder: Path, code: str = STAND_IN) -> PipelineProcess:
     return PipelineProcess(SETTINGS, folder / "run", {"MINE": "yes"}, (sys.executable, "-c", code))
 
 
+def test_a_pipeline_is_run_by_the_command_with_its_settings_in_a_file(tmp_path: Path) -> None:
+    config = tmp_path / "checkback.toml"
+
+    assert pipeline_command(config, options=["--x"]) == [
+        *RUN, "--config", str(config), "--output", "json", "--x",
+    ]  # fmt: skip
+
+
 def test_its_lines_are_heard_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +59,18 @@ def test_its_lines_are_heard_until_it_is_stopped(
         pipeline.wait_for_jvm()
     assert [one["event"] for one in pipeline.drain()] == ["started", "progress", "stopped"]
     assert "check_max = 4" in (tmp_path / "run" / "checkback.toml").read_text()
+
+
+@pytest.mark.parametrize("driver_only", [True, False])
+def test_killed_it_can_be_started_again(tmp_path: Path, driver_only: bool) -> None:
+    with process(tmp_path) as pipeline:
+        first = pipeline.wait_for("started")["pid"]
+        pipeline.kill(driver_only=driver_only)
+        assert pipeline.wait() == -signal.SIGKILL
+        assert not pipeline.is_alive
+        pipeline.start()
+        assert pipeline.wait_for("started")["pid"] != first
+    assert not pipeline.is_alive
 
 
 def test_what_it_said_last_is_in_the_error(tmp_path: Path) -> None:
