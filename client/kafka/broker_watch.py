@@ -52,20 +52,21 @@ class BrokerWatch:
             self._away.add(broker)
             self.silent(broker)
 
-    def answered(self, broker: int, latency_ms: float) -> None:
-        """Note that a broker stored a record.
+    def answered(self, broker: int | None, latency_ms: float) -> None:
+        """Note that a broker stored a record; None: it is not known which.
 
         A quick answer does not shorten a ban that still runs (RocketMQ 5).
         """
         self._away.discard(broker)
         ban_ms = not_available_for_ms(latency_ms)
-        if ban_ms:
+        if ban_ms and broker is not None:
             self._available_at_ms[broker] = self._now_ms() + ban_ms
 
-    def silent(self, broker: int) -> None:
-        """Note that a broker did not answer in time."""
-        ban_ms = not_available_for_ms(ISOLATION_LATENCY_MS)
-        self._available_at_ms[broker] = self._now_ms() + ban_ms
+    def silent(self, broker: int | None) -> None:
+        """Note that a broker did not answer in time; None: it is not known which."""
+        if broker is not None:
+            ban_ms = not_available_for_ms(ISOLATION_LATENCY_MS)
+            self._available_at_ms[broker] = self._now_ms() + ban_ms
 
     def all_there(self) -> bool:
         """Tell whether every known connection holds."""

@@ -265,9 +265,7 @@ class HalfProducer:
         elif code == KafkaError.NOT_ENOUGH_REPLICAS:
             self._short_until_s[partition] = time.monotonic() + SHORT_OF_REPLICAS_S
         elif code not in REFUSALS:
-            leader = self._leader(partition)
-            if leader is not None:
-                self.brokers.silent(leader)
+            self.brokers.silent(self._leader(partition))
         self._facts.refresh(self._half_topic)
 
     def _try_anew(self, half: Half) -> None:
@@ -311,6 +309,4 @@ class HalfProducer:
             self._clock.learn(stored_at_ms, steady_ms())
         latency_s = message.latency()
         if message.topic() == self._half_topic and latency_s is not None:
-            leader = self._leader(message.partition())
-            if leader is not None:
-                self.brokers.answered(leader, latency_s * 1000)
+            self.brokers.answered(self._leader(message.partition()), latency_s * 1000)

@@ -317,17 +317,13 @@ class PlainSender:
     def _silent(self, queue: MessageQueue) -> None:
         """Note that the broker of a queue did not confirm a send, and ask who leads it now."""
         self._facts.refresh(queue.topic)
-        leader = self._leaders(queue.topic).get(queue.queue_id)
-        if leader is not None:
-            self._brokers.silent(leader)
+        self._brokers.silent(self._leaders(queue.topic).get(queue.queue_id))
 
     def _sample(self, stored: KafkaMessage) -> None:
         topic, partition, latency_s = stored.topic(), stored.partition(), stored.latency()
         if topic is None or partition is None or latency_s is None:
             return
-        leader = self._leaders(topic).get(partition)
-        if leader is not None:
-            self._brokers.answered(leader, latency_s * 1000)
+        self._brokers.answered(self._leaders(topic).get(partition), latency_s * 1000)
 
 
 def _shut_down(under_way: PlainSend) -> bool:
