@@ -224,7 +224,11 @@ class TransactionMQProducer(DefaultMQProducer):
         has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
         in_doubt = InDoubtIds()
         self._open_senders(in_doubt)
-        self._status = self._new_status_watch() if has_status else None
+        self._status = None
+        if has_status:
+            watch = self._status = StatusWatch(self._clients.status_consumer, self.topics.status)
+            self._closers.append(lambda left_s: watch.close(left_s()))
+            watch.start(timeout_s)
         self._checks = self._new_check_service(in_doubt)
         self._closers.append(lambda left_s: self._checks.close(left_s()))
         self._checks.start()
@@ -267,13 +271,6 @@ class TransactionMQProducer(DefaultMQProducer):
         while self._closers:
             left += self._closers.pop()(left_s) or 0
         return left
-
-    def _new_status_watch(self) -> StatusWatch:
-        """Follow what the pipeline tells."""
-        watch = StatusWatch(self._clients.status_consumer, self.topics.status)
-        self._closers.append(lambda left_s: watch.close(left_s()))
-        watch.start(self.options.start_timeout_ms / 1000)
-        return watch
 
     def _new_check_service(self, in_doubt: InDoubtIds) -> CheckService:
         answers = CheckAnswers(

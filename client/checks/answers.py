@@ -85,16 +85,16 @@ class CheckAnswers:
                 request.transaction_id, exc_info=outcome.exception,
                 extra=facts(transaction_id=request.transaction_id),
             )  # fmt: skip
-        return self._send(request, self._op(request, outcome))
+        return self._send(request, outcome)
 
     def _roll_back_doubtful(self, request: MessageExt) -> bool:
-        done = self._send(request, self._op(request, NEVER_RAN))
+        done = self._send(request, NEVER_RAN)
         if done:
             self.counters.add(ClientEvent.DOUBT_SETTLED)
         return done
 
-    def _op(self, request: MessageExt, outcome: CallbackResult) -> Op:
-        return Op(
+    def _send(self, request: MessageExt, outcome: CallbackResult) -> bool:
+        op = Op(
             half_partition=request.half_queue,
             half_offset=request.queue_offset,
             producer_group=self.producer_group,
@@ -103,15 +103,13 @@ class CheckAnswers:
             from_transaction_check=True,
             remark=outcome.remark,
         )
-
-    def _send(self, request: MessageExt, op: Op) -> bool:
         while not self.ops.send_confirmed(op, self.try_timeout_s):
             if self._is_old(request):
                 return True
             if self.stopping.wait(PAUSE_BETWEEN_TRIES_S):
                 return False
         self.counters.add(ClientEvent.CHECK_ANSWERED)
-        self.counters.add(EVENTS_BY_STATE[LocalTransactionState(op.state)])
+        self.counters.add(EVENTS_BY_STATE[outcome.state])
         return True
 
     def _is_old(self, request: MessageExt) -> bool:
