@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from operator import sub, truediv
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
 
 from bench.result import in_turn
-from bench.sessions import KINDS, median_of, session_ratios, transaction_of
+from bench.sessions import DATABASE, KINDS, LISTENER, SESSION, TEN, transaction_of
 from bench.setting import Option
 from checkback.client import (
     AsyncTransactionListener,
@@ -55,6 +56,19 @@ ERROR_CHARACTERS: Final = 500
 OP: Final = b"12345"
 """As long as an op's value."""
 COMMIT: Final = LocalTransactionState.COMMIT_MESSAGE
+P50: Final = "latency_p50_ms"
+RATIOS: Final = (
+    ("client_to_floor", "transactions_per_s", CLIENT, FLOOR, truediv),
+    ("time_to_floor", P50, CLIENT, FLOOR, truediv),
+    ("session_to_listener", P50, SESSION, LISTENER, truediv),
+    ("ten_to_one", P50, TEN, SESSION, truediv),
+    ("session_to_database", P50, SESSION, DATABASE, truediv),
+    ("added_ms", P50, SESSION, DATABASE, sub),
+    ("added_ms_ten", P50, TEN, DATABASE, sub),
+)
+"""Each measure with the key that it compares, of which kind of run with which.
+
+``added_ms`` is what one message adds to a transaction's time, ``added_ms_ten`` what ten add."""
 OPTIONS: Final = (
     Option("body_bytes", 200, None, "Message size."),
     Option("threads", "1,8,64", None, "Numbers of threads; one run for each."),
@@ -142,23 +156,29 @@ def measure_client(options: argparse.Namespace, settings: Settings) -> dict[str,
             for kind in in_turn(kinds, number):
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                     measured.append(process.submit(run_client, kind).result())
-    return {"runs": measured, "ratios": [*ratios(measured), *session_ratios(measured)]}
+    return {"runs": measured, "ratios": ratios(measured)}
 
 
 def ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the measures of what was measured in turn: medians of the ratios of neighbours."""
+    """Return the measures of what was measured in turn: medians over neighbours."""
     found = []
-    for threads in dict.fromkeys(run["threads"] for run in measured if run["kind"] == CLIENT):
-        floors, clients = (
-            [run for run in measured if (run["kind"], run["threads"]) == (kind, threads)]
-            for kind in (FLOOR, CLIENT)
-        )
-        for name, key in (
-            ("client_to_floor", "transactions_per_s"),
-            ("time_to_floor", "latency_p50_ms"),
-        ):
-            values = [run[key] / floor[key] for run, floor in zip(clients, floors, strict=True)]
-            found.append(median_of(name, threads, values))
+    for threads in dict.fromkeys(run["threads"] for run in measured):
+        for name, key, over, under, compare in RATIOS:
+            above, below = (
+                [run[key] for run in measured if (run["kind"], run["threads"]) == (kind, threads)]
+                for kind in (over, under)
+            )
+            if values := list(map(compare, above, below)):
+                least, median, most = min(values), statistics.median(values), max(values)
+                found.append(
+                    {
+                        "measure": name,
+                        "threads": threads,
+                        "median": round(median, 2),
+                        "least": round(least, 2),
+                        "most": round(most, 2),
+                    }
+                )
     return found
 
 

@@ -23,7 +23,6 @@ from confluent_kafka import Producer
 
 from bench.latency import SETTLE_S, cores_while
 from bench.result import BOUNDS, Measure
-from bench.runs.batches import MeasuredBatch
 from bench.runs.probe import Visibility, visibility
 from bench.runs.query import ROWS_TIMEOUT_S, MonitoredProcess, Query
 from bench.runs.workload import commits_among
@@ -63,10 +62,6 @@ class RelayRun(MonitoredProcess):
         write_settings(config, self.trial.settings)
         program = str(Path(sys.executable).parent / "checkback")
         return [program, "relay", "--config", str(config), "--output", "json"]
-
-    def batches(self) -> list[MeasuredBatch]:
-        """Return none: a relay has no batches."""
-        return []
 
 
 class RelayBench(Bench):

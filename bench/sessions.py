@@ -7,8 +7,7 @@ a listener (`SqlTransactionLog`), with one and with ten in a session.
 from __future__ import annotations
 
 import itertools
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -24,11 +23,6 @@ SESSION: Final = "session"
 TEN: Final = "ten in a session"
 KINDS: Final = (DATABASE, LISTENER, SESSION, TEN)
 INSERT: Final = text("INSERT INTO checkback_bench (id) VALUES (:id)")
-RATIOS: Final = (
-    ("session_to_listener", SESSION, LISTENER),
-    ("ten_to_one", TEN, SESSION),
-    ("session_to_database", SESSION, DATABASE),
-)
 
 
 @contextmanager
@@ -79,34 +73,3 @@ def transaction_of(
                 )
     finally:
         engine.dispose()
-
-
-def session_ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return medians of the ratios of neighbours: times at the median, with one number of threads.
-
-    ``added_ms`` is what one message adds to a transaction's time, ``added_ms_ten`` what ten add.
-    """
-    found = []
-    for threads in dict.fromkeys(run["threads"] for run in measured if run["kind"] == SESSION):
-        times = {
-            kind: [
-                run["latency_p50_ms"]
-                for run in measured
-                if (run["kind"], run["threads"]) == (kind, threads)
-            ]
-            for kind in KINDS
-        }
-        for name, over, under in RATIOS:
-            values = [a / b for a, b in zip(times[over], times[under], strict=True)]
-            found.append(median_of(name, threads, values))
-        for name, kind in (("added_ms", SESSION), ("added_ms_ten", TEN)):
-            values = [a - b for a, b in zip(times[kind], times[DATABASE], strict=True)]
-            found.append(median_of(name, threads, values))
-    return found
-
-
-def median_of(name: str, threads: int, values: Sequence[float]) -> dict[str, Any]:
-    """Return a measure: the median of its values, the least and the most."""
-    least, median, most = min(values), statistics.median(values), max(values)
-    rounded = {"median": round(median, 2), "least": round(least, 2), "most": round(most, 2)}
-    return {"measure": name, "threads": threads, **rounded}

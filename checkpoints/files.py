@@ -14,6 +14,7 @@ from checkback.checkpoints.spark_files.logs import (
     parse_commit,
     parse_offsets,
     parse_operator,
+    parse_query_id,
     require_schema,
 )
 from checkback.protocol.errors import CheckpointError
@@ -48,12 +49,14 @@ class ReadableCheckpoint(FolderFiles, ABC):
         """Return whether there is a file of that name."""
 
     @abstractmethod
-    def query_id(self) -> str | None:
-        """Return Spark's id of the query, None for a checkpoint that never ran."""
-
-    @abstractmethod
     def batch_times_ms(self, log: str) -> dict[int, int]:
         """Return by batch the time when its entry in ``offsets`` or ``commits`` was written."""
+
+    def query_id(self) -> str | None:
+        """Return Spark's id of the query, None for a checkpoint that never ran."""
+        if not self.exists("metadata"):
+            return None
+        return read_log(self, "metadata", parse_query_id, "The id of the query")
 
     def last_batch(self, log: str) -> int | None:
         """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""

@@ -16,7 +16,6 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from checkback.checkpoints.files import ReadableCheckpoint, UnreadableFileError
-from checkback.checkpoints.spark_files.logs import BrokenLogError, parse_query_id
 
 _SUMS_HEADER: Final = struct.Struct(">4sI")
 _SUMS_MAGIC: Final = b"crc\0"
@@ -69,15 +68,6 @@ class LocalCheckpoint(ReadableCheckpoint):
     def exists(self, name: str) -> bool:
         """Return whether there is a file of that name."""
         return (self.folder / name).exists()
-
-    def query_id(self) -> str | None:
-        """Return Spark's id of the query, None for a checkpoint that never ran."""
-        if not self.exists("metadata"):
-            return None
-        try:
-            return parse_query_id(self.read("metadata"))
-        except (BrokenLogError, UnreadableFileError):
-            return None
 
     def batch_times_ms(self, log: str) -> dict[int, int]:
         """Return by batch the time when its entry in ``offsets`` or ``commits`` was written."""

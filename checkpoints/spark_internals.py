@@ -1,8 +1,9 @@
 """All private places of Spark that Checkback reaches into, each under a name of its own.
 
 Spark has no public way to these, so any release of Spark may move them.
-``tests/spark/test_spark_internals.py`` tries each one and names it where it has moved. The formats
-of Spark's checkpoint files are private too; ``spark_files/`` reads them.
+``tests/spark/test_spark_internals.py`` tries each one, and each class that our Java imports, and
+names it where it has moved. The formats of Spark's checkpoint files are private too;
+``spark_files/`` reads them.
 """
 
 from __future__ import annotations
@@ -26,38 +27,6 @@ FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 ROCKSDB_STATE: Final = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 IDLE_QUERY: Final = "Waiting for next trigger"
 """The message of a query's status between two batches."""
-_CATALYST: Final = "org.apache.spark.sql.catalyst"
-CLASSES: Final = (
-    FILE_MANAGER_WITHOUT_LINKS,
-    ROCKSDB_STATE,
-    f"{_STREAMING}.checkpointing.CheckpointFileManager",
-    f"{_STREAMING}.runtime.StreamMetadata",
-    "org.apache.spark.TaskContext",
-    "org.apache.spark.sql.types.ArrayType",
-    "org.apache.spark.sql.types.DataType",
-    "org.apache.spark.sql.types.StructType",
-    "org.apache.spark.unsafe.Platform",
-    "org.apache.spark.unsafe.hash.Murmur3_x86_32",
-    "org.apache.spark.unsafe.types.UTF8String",
-    *(
-        f"{_CATALYST}.{name}"
-        for name in (
-            "InternalRow",
-            "expressions.GenericInternalRow",
-            "expressions.UnsafeArrayData",
-            "expressions.UnsafeProjection",
-            "expressions.UnsafeRow",
-            "util.ArrayData",
-        )
-    ),
-)
-"""What Checkback's Java classes import, and what it names in settings."""
-SETTINGS: Final = (
-    "spark.python.daemon.module",
-    "spark.sql.execution.arrow.maxBytesPerBatch",
-    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart",
-)
-"""Settings that Spark's documents do not have."""
 
 
 def jvm_of(spark: SparkSession) -> Any:

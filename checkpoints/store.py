@@ -20,9 +20,7 @@ from checkback.checkpoints.files import (
     OUR_FOLDER,
     ReadableCheckpoint,
     UnreadableFileError,
-    read_log,
 )
-from checkback.checkpoints.spark_files.logs import parse_query_id
 from checkback.checkpoints.spark_internals import hadoop_configuration, jvm_of, stream_metadata
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
@@ -165,12 +163,6 @@ class CheckpointStore(ReadableCheckpoint):
         ]
         stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return sorted(int(stem) for stem in stems if stem.isdigit())
-
-    def query_id(self) -> str | None:
-        """Return Spark's id of the query, None for a checkpoint that never ran."""
-        if not self.exists("metadata"):
-            return None
-        return read_log(self, "metadata", parse_query_id, "The id of the query")
 
     def make_query_id(self) -> str:
         """Return the query id; give one, as Spark would, to a checkpoint that never ran.

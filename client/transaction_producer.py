@@ -26,7 +26,6 @@ from checkback.client.listener import (
 )
 from checkback.client.message import Message, MessageQueue
 from checkback.client.observing.counters import ClientEvent
-from checkback.client.observing.tracing import UNTRACED
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
@@ -217,12 +216,19 @@ class TransactionMQProducer(DefaultMQProducer):
         # First: with a wrong prefix the producer would leave a check topic that no one reads.
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
-        self._create_check_topic()
         servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
+        plan = plan_check_topic(
+            self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
+        )
+        create_check_topic(self._facts, plan, servers, timeout_s)
         has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
         in_doubt = InDoubtIds()
         self._open_senders(in_doubt)
-        self._status = self._new_status_watch() if has_status else None
+        self._status = None
+        if has_status:
+            watch = self._status = StatusWatch(self._clients.status_consumer, self.topics.status)
+            self._closers.append(lambda left_s: watch.close(left_s()))
+            watch.start(timeout_s)
         self._checks = self._new_check_service(in_doubt)
         self._closers.append(lambda left_s: self._checks.close(left_s()))
         self._checks.start()
@@ -266,24 +272,6 @@ class TransactionMQProducer(DefaultMQProducer):
             left += self._closers.pop()(left_s) or 0
         return left
 
-    def _create_check_topic(self) -> None:
-        plan = plan_check_topic(
-            self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
-        )
-        create_check_topic(
-            self._facts,
-            plan,
-            self._clients.bootstrap_servers,
-            self.options.start_timeout_ms / 1000,
-        )
-
-    def _new_status_watch(self) -> StatusWatch:
-        """Follow what the pipeline tells."""
-        watch = StatusWatch(self._clients.status_consumer, self.topics.status)
-        self._closers.append(lambda left_s: watch.close(left_s()))
-        watch.start(self.options.start_timeout_ms / 1000)
-        return watch
-
     def _new_check_service(self, in_doubt: InDoubtIds) -> CheckService:
         answers = CheckAnswers(
             listener=self.transaction_listener,
@@ -294,7 +282,7 @@ class TransactionMQProducer(DefaultMQProducer):
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
-            tracing=self.options.tracing or UNTRACED,
+            tracing=self.options.tracing,
         )
         check_topic = self.topics.check(self.producer_group)
         return CheckService(

@@ -16,7 +16,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import (
     RULES_ON_KAFKA,
-    TopicNames,
     is_kafka_topic_name,
     rules_topic,
 )
@@ -33,16 +32,9 @@ from checkback.security.grants import (
     pipeline_grants,
     producer_grants,
     relay_grants,
-    relayed_operator_grants,
-    relayed_pipeline_grants,
 )
 
-Central = Callable[[TopicNames, str, Sequence[str], Sequence[str]], list[Grant]]
-RELAYED: Final[dict[Central, Callable[[TopicNames, str], list[Grant]]]] = {
-    pipeline_grants: relayed_pipeline_grants,
-    operator_grants: relayed_operator_grants,
-}
-"""What a principal needs besides, where relay is set."""
+Central = Callable[[Settings, Sequence[str], Sequence[str]], list[Grant]]
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),
     "SUB": (Permission.SUB,),
@@ -256,9 +248,7 @@ def _grants(
     if central is not None:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
-        found = central(names, settings.application_id, topics, groups)
-        if settings.relay and central in RELAYED:
-            found = [*found, *RELAYED[central](names, settings.application_id)]
+        found = central(settings, topics, groups)
         rules = rules_topic(settings.acl_file)
         return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:

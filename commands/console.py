@@ -97,7 +97,7 @@ def command(
     from checkback.console.audit import Audit
     from checkback.console.context import Console
     from checkback.console.facts import KafkaFacts
-    from checkback.console.overview import FigureSampler, SnapshotReader
+    from checkback.console.overview import SnapshotReader, sampling
 
     chosen = access_rules(host, **rules)
     facts = KafkaFacts.open(settings)
@@ -106,7 +106,7 @@ def command(
         output.line(entry.as_data(), audit_text(entry))
 
     console = Console(facts, Access(chosen), Audit(tell), is_secure=https)
-    sampler = FigureSampler(SnapshotReader(facts, metrics_url), console.history)
+    sampler = sampling(SnapshotReader(facts, metrics_url), console.history)
     names = allowed_hosts(host, hostnames, chosen)
     write_log_lines(settings.log_format, settings.log_level, loggers=(LOGGER, "uvicorn"))
     server = uvicorn.Server(

@@ -18,10 +18,11 @@ from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.demo.fates import ORDERS_MIN, plan_orders
 from checkback.demo.report import DemoReport, Timeline, fate_table, folded
-from checkback.demo.run import DEMO, Demonstration, DemoSetting, demo_settings
+from checkback.demo.run import DEMO, Demonstration, demo_settings
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
+from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import UsageError
 
@@ -60,8 +61,8 @@ def command(
     planned = plan_orders(orders, seed)
     console = Console(stderr=output.as_json, highlight=False)
     with _ended_in_order(), _folder(data_dir) as folder, Timeline(console) as timeline:
-        with _stage(folder, timeline, relay=relay) as stage:
-            report = Demonstration(stage, planned, seed, timeline).run()
+        with _stage(folder, timeline, relay=relay) as settings:
+            report = Demonstration(settings, folder, planned, seed, timeline).run()
         if keep or data_dir or report.findings:
             report = replace(report, data_dir=str(folder))
         else:
@@ -101,14 +102,13 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _stage(folder: Path, timeline: Timeline, *, relay: bool) -> Iterator[DemoSetting]:
-    """Yield a stage on an embedded broker that runs inside the block."""
+def _stage(folder: Path, timeline: Timeline, *, relay: bool) -> Iterator[Settings]:
+    """Yield the settings of a run on an embedded broker that runs inside the block."""
     timeline.say(DEMO, "starts a Kafka broker")
     ensure_jars("spark")  # a missing jar should be reported before anything runs
     with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
         timeline.say(DEMO, f"Kafka answers at {broker.bootstrap_servers}")
-        settings = demo_settings(broker.bootstrap_servers, folder, relay=relay)
-        yield DemoSetting(settings, folder)
+        yield demo_settings(broker.bootstrap_servers, folder, relay=relay)
 
 
 def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -17,7 +17,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checkback.console.context import Console, SignInNeededError, page, visitor_of
-from checkback.console.overview import FigureSampler
 from checkback.console.pages import acting as acting_pages
 from checkback.console.pages import reading as pages
 from checkback.console.rendering import STATIC
@@ -59,17 +58,16 @@ class SecurityHeaders:
 
 
 def new_application(
-    console: Console, sampler: FigureSampler | None = None, hosts: Sequence[str] = ("*",)
+    console: Console,
+    sampler: AbstractContextManager[None] | None = None,
+    hosts: Sequence[str] = ("*",),
 ) -> FastAPI:
-    """Return the application."""
+    """Return the application; it runs inside of the sampler's block."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if sampler is not None:
-            sampler.start()
-        yield
-        if sampler is not None:
-            sampler.stop()
+        with sampler or nullcontext():
+            yield
 
     # Its own pages about its interface load scripts from elsewhere.
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)

@@ -6,7 +6,8 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import pairwise
@@ -236,80 +237,66 @@ def announced_metrics(settings: Settings) -> str:
     return url and f"{url}/metrics"
 
 
-def figures_of(samples: MetricSamples, now_ms: int) -> dict[str, Any]:
+def figures_of(samples: Samples, now_ms: int) -> dict[str, Any]:
     """Return the fields of a snapshot that the metrics hold."""
     found: dict[str, Any] = {}
-    pending, age_s = samples.value(PENDING), samples.value(OLDEST)
+    pending, age_s = _value(samples, PENDING), _value(samples, OLDEST)
     if pending is not None:
         found["pending"] = int(pending)
         found["oldest_age_ms"] = int(age_s * 1_000) if pending and age_s is not None else None
-    totals = {event: samples.value(name) for event, name in TOTALS.items()}
-    totals["prepared"] = samples.by_label(READ, "kind").get(HALVES)
+    totals = {event: _value(samples, name) for event, name in TOTALS.items()}
+    totals["prepared"] = _by_label(samples, READ, "kind").get(HALVES)
     found["totals"] = {event: value for event, value in totals.items() if value is not None}
-    found["refused"] = samples.by_label(TOTALS["refused"], "reason")
-    found["batch_s"] = samples.mean(BATCH)
-    found["lag"] = samples.value(LAG)
-    ages_s = samples.by_label(OLDEST_UNREAD, "topic").values()
+    found["refused"] = _by_label(samples, TOTALS["refused"], "reason")
+    total_s, batches = _value(samples, f"{BATCH}_sum"), _value(samples, f"{BATCH}_count")
+    found["batch_s"] = None if total_s is None or batches is None else (total_s, batches)
+    found["lag"] = _value(samples, LAG)
+    ages_s = _by_label(samples, OLDEST_UNREAD, "topic").values()
     found["oldest_unread_ms"] = round(max(ages_s) * 1_000) if ages_s else None
-    batch_s = samples.value(LAST_BATCH)
+    batch_s = _value(samples, LAST_BATCH)
     found["batch_age_ms"] = max(0, now_ms - round(batch_s * 1_000)) if batch_s else None
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSamples:
-    """One reading of the metrics endpoint, which answers in Prometheus' text format.
+def parse_samples(text: str) -> Samples:
+    """Return the samples in a text of Prometheus' format.
 
-    Args:
-        samples: every value that it had; a job that has not read its checkpoint yet serves NaN for
-            what the state holds, and NaN is no value.
+    A job that has not read its checkpoint yet serves NaN for what the state holds: no value.
+
+    Raises:
+        ValueError: it is something else.
     """
-
-    samples: Samples = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: str) -> MetricSamples:
-        """Return the samples in a text of Prometheus' format.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-        for family in text_string_to_metric_families(text):
-            for one in family.samples:
-                if math.isnan(one.value):
-                    continue
-                labels = tuple(sorted(one.labels.items()))
-                samples.setdefault(one.name, {})[labels] = one.value
-        return cls(samples)
-
-    def value(self, name: str) -> float | None:
-        """Return the sum of a metric over its labels, None if it is not there."""
-        found = self.samples.get(name)
-        return None if not found else sum(found.values())
-
-    def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Return the values of a metric by one of its labels."""
-        values: dict[str, float] = {}
-        for labels, value in self.samples.get(name, {}).items():
-            key = dict(labels).get(label, "")
-            values[key] = values.get(key, 0.0) + value
-        return values
-
-    def mean(self, name: str) -> tuple[float, float] | None:
-        """Return sum and count of a histogram or summary, None if it is not there."""
-        total, count = self.value(f"{name}_sum"), self.value(f"{name}_count")
-        return None if total is None or count is None else (total, count)
+    samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            if not math.isnan(one.value):
+                samples.setdefault(one.name, {})[tuple(sorted(one.labels.items()))] = one.value
+    return samples
 
 
-def read_samples(url: str) -> MetricSamples:
+def _value(samples: Samples, name: str) -> float | None:
+    """Return the sum of a metric over its labels, None if it is not there."""
+    found = samples.get(name)
+    return None if not found else sum(found.values())
+
+
+def _by_label(samples: Samples, name: str, label: str) -> dict[str, float]:
+    """Return the values of a metric by one of its labels."""
+    values: dict[str, float] = {}
+    for labels, value in samples.get(name, {}).items():
+        key = dict(labels).get(label, "")
+        values[key] = values.get(key, 0.0) + value
+    return values
+
+
+def read_samples(url: str) -> Samples:
     """Read the endpoint.
 
     Raises:
         PrerequisiteError: nothing answers there, or something else than metrics.
     """
     try:
-        return MetricSamples.parse(_answer(url))
+        return parse_samples(_answer(url))
     except (URLError, HTTPException, OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         raise PrerequisiteError(
@@ -356,22 +343,17 @@ class History:
     @property
     def latest(self) -> Snapshot | None:
         """The newest, None before the first."""
-        kept = self.snapshots()
-        return kept[-1] if kept else None
-
-    def snapshots(self) -> list[Snapshot]:
-        """Return the snapshots, oldest first."""
-        return list(self._kept)
+        return self._kept[-1] if self._kept else None
 
     def plots(self) -> list[Plot]:
         """Return the overview's plots."""
-        kept = self.snapshots()
+        kept = every = list(self._kept)
         step = -(-len(kept) // DRAWN_MAX)
         if step > 1:
             # By their numbers, so that the same ones are drawn again when a new one has come.
             first = self.taken - len(kept)
             kept = [one for number, one in enumerate(kept[:-1], first) if not number % step]
-            kept.append(self.snapshots()[-1])
+            kept.append(every[-1])
         span = duration_text(kept[-1].time_ms - kept[0].time_ms) if kept else "0s"
         pending: list[Point] = [(one.time_ms, one.pending) for one in kept]
         oldest: list[Point] = [(one.time_ms, _seconds(one)) for one in kept]
@@ -413,33 +395,29 @@ def batch_times_ms(kept: Sequence[Snapshot]) -> list[Point]:
     return points
 
 
-class FigureSampler:
-    """Takes a snapshot every INTERVAL_S in a thread of its own."""
+@contextmanager
+def sampling(
+    reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S
+) -> Iterator[None]:
+    """Add a snapshot to a history every interval, in a thread, until the block ends."""
+    stopping = threading.Event()
 
-    def __init__(
-        self, reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S
-    ) -> None:
-        self._reader, self._history, self._interval_s = reader, history, interval_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, once the snapshot that is being read is there."""
-        self._stopping.set()
-        self._thread.join(timeout=self._interval_s + 5)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
+    def run() -> None:
+        while not stopping.is_set():
             try:
-                self._history.add(self._reader.read())
+                history.add(reader.read())
             except Exception:
                 # The pages go on with the last snapshot; the next one may succeed.
                 log.exception("No snapshot could be read")
-            self._stopping.wait(self._interval_s)
+            stopping.wait(interval_s)
+
+    thread = threading.Thread(target=run, name="sampler", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(timeout=interval_s + 5)
 
 
 def _seconds(one: Snapshot) -> float | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from confluent_kafka import Message
 
-from checkback.demo.fates import REAL_TOPICS, Ending, Order
+from checkback.demo.fates import REAL_TOPICS, Fate, Order
 from checkback.demo.orders import OrderTruth
 from checkback.protocol import properties as names
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
@@ -73,7 +73,7 @@ def audit(truths: Sequence[OrderTruth], evidence: Evidence) -> list[AuditFinding
     """Return everything that is wrong, ordered like the orders; empty if nothing is."""
     orders = [truth.order for truth in truths]
     committed = [truth.order for truth in truths if truth.is_committed]
-    given_up = [one.order_id for one in orders if one.fate.ending is Ending.DISCARDED]
+    given_up = [one.order_id for one in orders if one.fate is Fate.NEVER_ANSWERED]
     findings = [
         # A half may be there twice: its producer tries again where it can't know.
         *_differences(_at("a half", _ids(orders)), set(_at("a half", _ids(evidence.halves)))),

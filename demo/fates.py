@@ -12,14 +12,6 @@ from typing import Final, NamedTuple
 from checkback.protocol.errors import UsageError
 
 
-class Ending(StrEnum):
-    """The end that an order's transaction has to have."""
-
-    FINAL = "final"
-    ROLLED_BACK = "rolled_back"
-    DISCARDED = "discarded"
-
-
 class Fate(StrEnum):
     """What happens to an order during the demo."""
 
@@ -36,26 +28,20 @@ class Fate(StrEnum):
         """The fate's name in the demo's table."""
         return _FACTS[self].label
 
-    @property
-    def ending(self) -> Ending:
-        """The end that the transaction has to have."""
-        return _FACTS[self].ending
-
 
 class _Facts(NamedTuple):
     label: str
-    ending: Ending
     percent: int  # of all orders; the others are committed at once
 
 
 _FACTS: Final[Mapping[Fate, _Facts]] = {
-    Fate.COMMITTED: _Facts("committed at once", Ending.FINAL, 0),
-    Fate.ROLLED_BACK: _Facts("rolled back at once", Ending.ROLLED_BACK, 15),
-    Fate.UNKNOWN_THEN_COMMITTED: _Facts("unknown, committed", Ending.FINAL, 10),
-    Fate.UNKNOWN_THEN_ROLLED_BACK: _Facts("unknown, rolled back", Ending.ROLLED_BACK, 7),
-    Fate.KILLED_BEFORE_OP_COMMITTED: _Facts("killed after commit", Ending.FINAL, 8),
-    Fate.KILLED_BEFORE_LOCAL: _Facts("killed before commit", Ending.ROLLED_BACK, 5),
-    Fate.NEVER_ANSWERED: _Facts("never answered", Ending.DISCARDED, 4),
+    Fate.COMMITTED: _Facts("committed at once", 0),
+    Fate.ROLLED_BACK: _Facts("rolled back at once", 15),
+    Fate.UNKNOWN_THEN_COMMITTED: _Facts("unknown, committed", 10),
+    Fate.UNKNOWN_THEN_ROLLED_BACK: _Facts("unknown, rolled back", 7),
+    Fate.KILLED_BEFORE_OP_COMMITTED: _Facts("killed after commit", 8),
+    Fate.KILLED_BEFORE_LOCAL: _Facts("killed before commit", 5),
+    Fate.NEVER_ANSWERED: _Facts("never answered", 4),
 }
 
 ORDERS_MIN: Final = 30

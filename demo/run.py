@@ -52,13 +52,20 @@ PAUSE_BEFORE_RESTART_S: Final = 1.0
 
 @dataclass(slots=True)
 class Demonstration:
-    """One run of the demo, on a running Kafka."""
+    """One run of the demo, on a running Kafka.
 
-    stage: DemoSetting
+    Args:
+        data_dir: the folder of its files.
+    """
+
+    settings: Settings
+    data_dir: Path
     orders: list[Order]
     seed: int
     timeline: Timeline
     kills: int = 0
+    _config: Path = field(init=False)
+    _database: Path = field(init=False)
     _tally: Tally = field(init=False)
     _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue)
     _children: dict[str, Child] = field(default_factory=dict)
@@ -66,6 +73,8 @@ class Demonstration:
     _delivered: int = 0
 
     def __post_init__(self) -> None:
+        self._config = self.data_dir / "checkback.toml"
+        self._database = self.data_dir / "orders.sqlite"
         self._tally = Tally(len(self.orders))
 
     def run(self) -> DemoReport:
@@ -77,33 +86,33 @@ class Demonstration:
         """
         with ExitStack() as ending:
             ending.callback(self._end_children)
-            write_settings(self.stage.config, self.stage.settings)
-            create_topics(self.stage.settings)
-            create_plain_topics(self.stage.settings, REAL_TOPICS)
-            database = OrderDatabase(self.stage.database)
+            write_settings(self._config, self.settings)
+            create_topics(self.settings)
+            create_plain_topics(self.settings, REAL_TOPICS)
+            database = OrderDatabase(self._database)
             database.create(self.orders)
             self.timeline.say(DEMO, f"planned {len(self.orders)} orders, created the topics")
             self._start_pipeline()
-            if self.stage.settings.relay:
+            if self.settings.relay:
                 self._start_relay()
             self._start_service(RETIRED_SERVICE)
             self._start_service(ORDER_SERVICE)
             self._wait_until_settled()
             self._stop(ORDER_SERVICE)
-            if self.stage.settings.relay:
+            if self.settings.relay:
                 self._stop(RELAY)
             self._stop(PIPELINE)
         return self._audited(database)
 
     def _start_pipeline(self) -> None:
-        self._start(PIPELINE, pipeline_command(self.stage.config))
+        self._start(PIPELINE, pipeline_command(self._config))
         self.timeline.say(DEMO, "starts the pipeline: checkback run")
         self._wait_for_start(PIPELINE)
         self.timeline.say(DEMO, "until it ends, this shows it in a browser:")
-        self.timeline.show_command(self.stage.console_command())
+        self.timeline.show_command(console_command(self._config))
 
     def _start_relay(self) -> None:
-        self._start(RELAY, pipeline_command(self.stage.config, RELAY_PROGRAM))
+        self._start(RELAY, pipeline_command(self._config, RELAY_PROGRAM))
         self.timeline.say(DEMO, "starts a relay: checkback relay")
         self._wait_for_start(RELAY)
 
@@ -114,11 +123,16 @@ class Demonstration:
 
     def _start_service(self, name: str) -> None:
         is_retired = name == RETIRED_SERVICE
-        group = GROUPS[is_retired]
-        self._start(name, self.stage.service_command(group, never_answered=is_retired))
+        command = [
+            sys.executable, "-m", "checkback.demo.order_service",
+            "--bootstrap-servers", self.settings.bootstrap_servers,
+            "--database", str(self._database),
+            "--group", GROUPS[is_retired],
+        ]  # fmt: skip
+        self._start(name, [*command, "--never-answered"] if is_retired else command)
 
     def _start(self, name: str, command: list[str]) -> None:
-        log = self.stage.data_dir / f"{name.replace(' ', '-')}.log"
+        log = self.data_dir / f"{name.replace(' ', '-')}.log"
         environment = environment_without_settings()
         self._children[name] = Child(name, command, log, self._inbox, environment)
 
@@ -207,7 +221,7 @@ class Demonstration:
             child.stop()
 
     def _audited(self, database: OrderDatabase) -> DemoReport:
-        settings = self.stage.settings
+        settings = self.settings
         self.timeline.say(DEMO, "reads the real topics and compares with the database")
         evidence = collect_evidence(settings.bootstrap_servers, settings.topics, GROUPS)
         truths = database.truths()
@@ -252,36 +266,9 @@ def demo_settings(bootstrap_servers: str, data_dir: Path, *, relay: bool = False
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DemoSetting:
-    """One run's settings and files."""
-
-    settings: Settings
-    data_dir: Path
-
-    @property
-    def database(self) -> Path:
-        """The order service's database."""
-        return self.data_dir / "orders.sqlite"
-
-    @property
-    def config(self) -> Path:
-        """The pipeline's configuration file."""
-        return self.data_dir / "checkback.toml"
-
-    def console_command(self) -> str:
-        """Return the command line that a person types to see the run in a browser."""
-        return shlex.join([own_command(), "console", "--config", str(self.config)])
-
-    def service_command(self, group: str, *, never_answered: bool) -> list[str]:
-        """Return the command line of an order service."""
-        command = [
-            sys.executable, "-m", "checkback.demo.order_service",
-            "--bootstrap-servers", self.settings.bootstrap_servers,
-            "--database", str(self.database),
-            "--group", group,
-        ]  # fmt: skip
-        return [*command, "--never-answered"] if never_answered else command
+def console_command(config: Path) -> str:
+    """Return the command line that a person types to see the run in a browser."""
+    return shlex.join([own_command(), "console", "--config", str(config)])
 
 
 def own_command() -> str:

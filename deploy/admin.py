@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -33,8 +33,9 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
         BrokerError: Kafka can't be reached, or refuses what was asked.
     """
     settings = kafka_python_settings(bootstrap_servers, kafka)
-    _require_files(kafka)
-    _require_connection(bootstrap_servers, confluent_settings(bootstrap_servers, kafka))
+    # First by librdkafka: kafka-python retries until its timeout and then reports only the timeout,
+    # even where the password is wrong.
+    connected_admin(bootstrap_servers, kafka)
     try:
         admin = new_admin_client(
             {**settings, "bootstrap_timeout_ms": CONNECT_TIMEOUTS_S[-1] * 1_000}
@@ -55,22 +56,25 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
         ) from error
 
 
-def _require_files(kafka: Mapping[str, str]) -> None:
+def connected_admin(bootstrap_servers: str, kafka: Mapping[str, str]) -> AdminClient:
+    """Return librdkafka's admin client once brokers have answered it.
+
+    Raises:
+        ConfigurationError: bootstrap_servers is missing or no host:port, or a security setting is
+            not supported.
+        KafkaException: librdkafka does not know a setting, or refuses its value.
+        BrokerError: Kafka can't be reached; says why.
+    """
+    connection = confluent_settings(bootstrap_servers, kafka)
     if not all(os.access(kafka[name], os.R_OK) for name in _FILES if name in kafka):
         raise BrokerError(
             "A file that kafka.ssl.*.location names is missing or can't be read.",
             remedy="Check kafka.ssl.ca.location, certificate.location and key.location.",
         )
-
-
-def _require_connection(bootstrap_servers: str, connection: Mapping[str, Any]) -> None:
-    """Connect by librdkafka: it says why that fails, and refuses settings that it does not know.
-
-    kafka-python retries until its timeout and then reports only the timeout, even where the
-    password is wrong.
-    """
     seen: list[KafkaError] = []
-    client = AdminClient({**connection, "log_level": 0, "error_cb": seen.append})
+    # A look at a topic that is missing must not create it.
+    own = {"log_level": 0, "error_cb": seen.append, "allow.auto.create.topics": False}
+    client = AdminClient({**connection, **own})
     for timeout_s in CONNECT_TIMEOUTS_S:
         try:
             client.list_topics(timeout=timeout_s)
@@ -79,7 +83,7 @@ def _require_connection(bootstrap_servers: str, connection: Mapping[str, Any]) -
             if any(map(_is_final, seen)):
                 break
         else:
-            return
+            return client
     raise _connection_error(bootstrap_servers, seen)
 
 

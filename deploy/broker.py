@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -149,13 +150,10 @@ class EmbeddedBroker:
             self._format([java, *QUICK_START, *options])
         self._spawn([java, *self._jvm_options, *options, "kafka.Kafka"])
 
-    def wait_until_ready(
-        self, timeout_s: float = START_TIMEOUT_S, others: Iterable[int] = ()
-    ) -> None:
+    def wait_until_ready(self, others: Iterable[int] = ()) -> None:
         """Wait until the broker reports to clients that it is part of its cluster.
 
         Args:
-            timeout_s: how long at most.
             others: numbers of brokers that it has to name as well.
 
         Raises:
@@ -163,43 +161,37 @@ class EmbeddedBroker:
             BrokerError: it ended or did not answer in time.
         """
         try:
-            self._poll_until(time.monotonic() + timeout_s, {self.node.node_id, *others})
+            self._poll_until_named({self.node.node_id, *others})
         except BaseException:
             self.kill()
             raise
 
-    def _poll_until(self, deadline_s: float, named: set[int]) -> None:
-        while not named <= self._named_brokers():
+    def _poll_until_named(self, brokers: set[int]) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not brokers <= self._named_brokers():
             if self.pid is None or time.monotonic() > deadline_s:
                 raise self._failure()
             time.sleep(POLL_INTERVAL_S)
 
     def stop(self) -> None:
         """Stop the broker cleanly, or kill it after 30 s. No effect if it does not run."""
-        self.ask_to_stop()
-        self.wait_until_stopped()
-
-    def ask_to_stop(self) -> None:
-        """Send SIGTERM and return at once."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.send_signal(signal.SIGCONT)  # a paused process would not notice SIGTERM
-
-    def wait_until_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Wait until the broker has ended; kill it when the time is over."""
         if self._process is None:
             return
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._reap()
+        self._process.terminate()
+        self._process.send_signal(signal.SIGCONT)  # a paused process would not notice SIGTERM
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_TIMEOUT_S)
+        self.kill()
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL, like a crash."""
+        for process in (self._watcher, self._process):
+            if process is not None:
+                process.kill()  # no effect on an ended process
+                process.wait()
         if self._process is not None:
-            self._process.kill()
-        self._reap()
+            self.folder.remove_record()
+        self._watcher = self._process = None
 
     def restart(self) -> None:
         """Stop the broker if it runs, and start it on the same data and ports."""
@@ -302,15 +294,6 @@ class EmbeddedBroker:
     def _last_words(self) -> str:
         files = [self.folder.console, self.folder.logs / "server.log"]
         return "".join(file.read_text("utf-8", "replace") for file in files if file.exists())
-
-    def _reap(self) -> None:
-        for process in (self._watcher, self._process):
-            if process is not None:
-                process.kill()  # no effect on an ended process
-                process.wait()
-        if self._process is not None:
-            self.folder.remove_record()
-        self._watcher = self._process = None
 
 
 class EmbeddedCluster:

@@ -7,29 +7,22 @@ another number of partitions can't be undone.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import UnknownTopicOrPartitionError
 
-from checkback.deploy.admin import admin_client
+from checkback.client.kafka import own_topics
+from checkback.deploy.admin import admin_client, connected_admin
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, UsageError
+from checkback.protocol.errors import UsageError
 from checkback.protocol.topics import TopicPlan, is_kafka_topic_name, plan_topics
 from checkback.sinks.kafka.cluster.kafka_python_admin import Admin
 
-TOPIC_ALREADY_EXISTS: Final = 36
-"""Kafka's error code if another process created the topic between our check and our request."""
 UNKNOWN_TOPIC: Final = 3
-NOT_CONTROLLER: Final = 41
-PASSING: Final = frozenset({7, 13, NOT_CONTROLLER})
-"""REQUEST_TIMED_OUT, NETWORK_EXCEPTION: while another controller is elected."""
-RETRY_S: Final = 20.0
-PAUSE_S: Final = 0.2
+"""Kafka's error code of a topic that does not exist."""
+CREATE_TIMEOUT_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +68,14 @@ def create_topics(settings: Settings, real_topics: Sequence[str] = ()) -> list[T
     plans = [*plans_for(settings), *open_plans]
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         existing = find_topics(admin, [plan.name for plan in plans])
-        created = create_missing(admin, [plan for plan in plans if plan.name not in existing])
-        found = find_all(admin, [plan.name for plan in plans])
+    created = create_missing(settings, [plan for plan in plans if plan.name not in existing])
     return [
-        TopicReport(plan.name, plan.name in created, tuple(compare(plan, found[plan.name])))
+        TopicReport(
+            plan.name,
+            plan.name in created,
+            # One that is new is as planned.
+            tuple(compare(plan, existing[plan.name])) if plan.name in existing else (),
+        )
         for plan in [*comparable_plans(settings), *open_plans]
     ]
 
@@ -108,8 +105,16 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
 
 
 def comparable_plans(settings: Settings) -> list[TopicPlan]:
-    """Return the plans to compare topics with; a value that the user did not set stays open."""
-    return [_tolerant(plan, settings) for plan in plans_for(settings)]
+    """Return the plans to compare topics with.
+
+    The number of state partitions stays open unless the user set it: a checkpoint keeps its number,
+    which may differ from the number of this machine's cores.
+    """
+    is_open = settings.state_partitions is None
+    return [
+        replace(plan, partitions=None) if is_open and plan.name == settings.topics.settled else plan
+        for plan in plans_for(settings)
+    ]
 
 
 def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
@@ -135,31 +140,6 @@ def find_topics(admin: Admin, names: Sequence[str]) -> dict[str, FoundTopic]:
     return {name: _found(described[name]["partitions"], configs[name]) for name in existing}
 
 
-def find_all(
-    admin: Admin, names: Sequence[str], pause: Callable[[float], object] = time.sleep
-) -> dict[str, FoundTopic]:
-    """Return topics that are there; the broker that is asked may not know a new one yet.
-
-    Raises:
-        BrokerError: it does not hear of one in time.
-    """
-    until_s = time.monotonic() + RETRY_S
-    while True:
-        found: dict[str, FoundTopic] = {}
-        with suppress(UnknownTopicOrPartitionError):
-            found = find_topics(admin, names)
-        missing = sorted({*names} - found.keys())
-        if not missing:
-            return found
-        if time.monotonic() >= until_s:
-            raise BrokerError(
-                f"The brokers do not know {missing[0]} yet, though it was created.",
-                remedy="Check that all brokers are up, and run this again.",
-                topic=missing[0],
-            )
-        pause(PAUSE_S)
-
-
 def _found(
     partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, Any]]
 ) -> FoundTopic:
@@ -169,63 +149,15 @@ def _found(
     )
 
 
-def create_missing(
-    admin: Admin, plans: Iterable[TopicPlan], pause: Callable[[float], object] = time.sleep
-) -> set[str]:
-    """Create topics that are missing; return those that this call created."""
-    left = {
-        plan.name: {
-            "num_partitions": -1 if plan.partitions is None else plan.partitions,
-            "replication_factor": plan.replication_factor,
-            "configs": dict(plan.configs),
-        }
-        for plan in plans
-    }
-    names, created, until_s = list(left), set[str](), time.monotonic() + RETRY_S
-    while left:
-        for one in _answers(admin, left):
-            if one["error_code"] in PASSING and time.monotonic() < until_s:
-                continue
-            if one["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
-                raise _refused(one)
-            del left[one["name"]]
-            if one["error_code"] == 0:
-                created.add(one["name"])
-        if left:
-            pause(PAUSE_S)
-    if names:
-        admin.wait_for_topics(names)
-    return created
+def create_missing(settings: Settings, plans: Sequence[TopicPlan]) -> set[str]:
+    """Create topics unless they exist; return the names of those that this call created.
 
-
-def _answers(admin: Admin, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    try:
-        answers: list[dict[str, Any]] = admin.create_topics(dict(wanted), raise_errors=False)[
-            "topics"
-        ]
-    except RuntimeError:  # kafka-python's, where no broker that it asked was the controller
-        said = {"error_code": NOT_CONTROLLER, "error_message": "no broker is the controller"}
-        return [{"name": name, **said} for name in wanted]
-    return answers
-
-
-def _refused(answer: Mapping[str, Any]) -> BrokerError:
-    passes = answer["error_code"] in PASSING
-    return BrokerError(
-        f"Kafka refused to create the topic {answer['name']}: {answer['error_message']}",
-        remedy="Check that all brokers are up, and run this again."
-        if passes
-        else "Change the named setting, or ask for the right to create topics.",
-        topic=answer["name"],
-        error_code=answer["error_code"],
-    )
-
-
-def _tolerant(plan: TopicPlan, settings: Settings) -> TopicPlan:
-    """Return the plan, without the number of state partitions unless the user set it.
-
-    A checkpoint keeps its number, which may differ from the number of this machine's cores.
+    Raises:
+        ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        BrokerError: Kafka can't be reached, or refuses what was asked.
     """
-    if plan.name == settings.topics.settled and settings.state_partitions is None:
-        return replace(plan, partitions=None)
-    return plan
+    if not plans:
+        return set()
+    servers = settings.bootstrap_servers
+    admin = connected_admin(servers, settings.kafka)
+    return own_topics.create_missing(admin, plans, servers, CREATE_TIMEOUT_S)

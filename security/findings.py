@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -39,14 +37,6 @@ class Findings:
     def warning(self, line: int, says: str, remedy: str) -> None:
         """Note what is unwise."""
         self.warnings.append(Finding(line, says, remedy))
-
-    @contextmanager
-    def noting(self, line: int) -> Iterator[None]:
-        """Note a ConfigurationError of the block as a mistake in that line."""
-        try:
-            yield
-        except ConfigurationError as error:
-            self.mistake(line, error.message, error.remedy)
 
     def require_none(self, source: str) -> None:
         """Refuse a file that has mistakes.

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames, relay_group
 
@@ -90,12 +91,10 @@ def _of_groups(
 
 
 def pipeline_grants(
-    names: TopicNames,
-    application_id: str,
-    real_topics: Sequence[str],
-    groups: Sequence[str] = (),
+    settings: Settings, real_topics: Sequence[str], groups: Sequence[str] = ()
 ) -> list[Grant]:
     """Return what the pipeline needs; without groups, for all producer groups."""
+    names, application_id = settings.topics, settings.application_id
     limited = (*names.read, names.settled, names.discarded, names.refused, *real_topics)
     marker = f"{application_id}-marker-"
     needed = [
@@ -120,33 +119,24 @@ def pipeline_grants(
         _group(application_id, (READ,), "show its position to lag tools"),
         *_of_groups(names, groups, Resource.GROUP, DESCRIBE, silent),
     ]
+    if settings.relay:
+        read = "read what a relay made of ops, and say who takes them"
+        needed += [
+            _topic(names.decided, (READ, WRITE), read),
+            _group(relay_group(application_id), (READ,), "take the ops back from relays"),
+        ]
+        optional.append(_topic(names.decided, (DESCRIBE_CONFIGS,), "see wrong settings"))
     return needed + _optional(optional)
 
 
-def relayed_pipeline_grants(names: TopicNames, application_id: str) -> list[Grant]:
-    """Return what the pipeline needs besides, where relay is set."""
-    decided, relays = names.decided, relay_group(application_id)
-    return [
-        _topic(decided, (READ, WRITE), "read what a relay made of ops, and say who takes them"),
-        _topic(decided, (DESCRIBE_CONFIGS,), "see wrong settings", is_optional=True),
-        _group(relays, (READ,), "take the ops back from relays"),
-    ]
-
-
-def relayed_operator_grants(names: TopicNames, _application_id: str) -> list[Grant]:
-    """Return what operators' commands and the console need besides, where relay is set."""
-    why = "show how much of the decided topic is not read"
-    return [_topic(names.decided, (READ,), why, is_optional=True)]
-
-
 def relay_grants(
-    names: TopicNames,
-    application_id: str,
+    settings: Settings,
     real_topics: Sequence[str],
     groups: Sequence[str] = (),  # noqa: ARG001 - as of the others
 ) -> list[Grant]:
     """Return what `checkback relay` needs."""
-    ids, relays = f"{application_id}-relay-", relay_group(application_id)
+    names, relays = settings.topics, relay_group(settings.application_id)
+    ids = f"{settings.application_id}-relay-"
     shares = "share the partitions with other relays, and keep the position"
     return [
         _topic(names.half, (READ,), "read half messages"),
@@ -160,15 +150,13 @@ def relay_grants(
 
 
 def operator_grants(
-    names: TopicNames,
-    application_id: str,
-    real_topics: Sequence[str],
-    groups: Sequence[str] = (),
+    settings: Settings, real_topics: Sequence[str], groups: Sequence[str] = ()
 ) -> list[Grant]:
     """Return what the operators' commands and the console need.
 
     The tools for checkpoints write as the pipeline does, and need its rights as well.
     """
+    names, application_id = settings.topics, settings.application_id
     seen = (*names.read, names.settled, names.refused, names.discarded)
     finals = "show final messages, and send refused ones again"
     needed = [
@@ -190,6 +178,9 @@ def operator_grants(
         _group(application_id, (DESCRIBE,), "show how far the pipeline has read"),
         *_of_groups(names, groups, Resource.GROUP, DESCRIBE, "show live members"),
     ]
+    if settings.relay:
+        why = "show how much of the decided topic is not read"
+        optional.append(_topic(names.decided, (READ,), why))
     return needed + _optional(optional)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import yaml
 
+from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.signed_content import is_access_key
 from checkback.security.accounts import NOTHING, WORDS, Account, Permission, SecretReader
 from checkback.security.addresses import NO_ADDRESS, RemoteAddressStrategy
@@ -78,9 +79,11 @@ def _addresses(node: yaml.Node | None, findings: Findings) -> RemoteAddressStrat
     if node is None:
         return NO_ADDRESS
     text = text_in(node, "The address pattern", findings) or ""
-    found = NO_ADDRESS
-    with findings.noting(line_of(node)):
+    try:
         found = RemoteAddressStrategy.parse(text)
+    except ConfigurationError as error:
+        findings.mistake(line_of(node), error.message, error.remedy)
+        return NO_ADDRESS
     if not found.has_nobody:
         findings.warning(
             line_of(node),

@@ -51,11 +51,7 @@ def create_plain_topics(
     Raises:
         BrokerError: Kafka can't be reached, or refuses.
     """
-    wanted = list(names)
-    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
-        existing = find_topics(admin, wanted)
-        missing = [name for name in wanted if name not in existing]
-        create_missing(admin, [TopicPlan(name, partitions, configs or {}) for name in missing])
+    create_missing(settings, [TopicPlan(name, partitions, configs or {}) for name in names])
 
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
@@ -66,13 +62,6 @@ def delete_topics(settings: Settings, names: Iterable[str]) -> None:
     """
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         admin.delete_topics(list(find_topics(admin, list(names))))
-
-
-def own_topics(topics: TopicNames, groups: Iterable[str] = ()) -> list[str]:
-    """Return the names of Checkback's topics, including the groups' check topics."""
-    checks = [topics.check(group) for group in groups]
-    fixed = (*topics.read, topics.discarded, topics.refused)
-    return [*fixed, topics.settled, topics.status, *checks]
 
 
 def read_topic(

@@ -21,7 +21,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
 from checkback.sinks.records.sink_record import SentHeaders
 from checkback.testing.pipeline_process import QUICK_SPARK
-from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
+from checkback.testing.topics import create_plain_topics, delete_topics
 
 PROCESSES: Final = 2
 TICK_INTERVAL_S: Final = 0.02
@@ -149,5 +149,7 @@ class Trial:
 
     def delete(self) -> None:
         """Delete the trial's topics and folder: a million transactions are gigabytes."""
-        delete_topics(self.settings, [*own_topics(self.settings.topics, [GROUP]), self.real_topic])
+        topics = self.settings.topics
+        own = [*topics.read, topics.discarded, topics.refused, topics.settled, topics.status]
+        delete_topics(self.settings, [*own, topics.check(GROUP), self.real_topic])
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -22,12 +22,11 @@ from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
 from checkback.sinks.records.sink_record import SentHeaders
+from checkback.testing.topics import COMMIT, ROLLBACK
 
 GROUP: Final = "bench"
 ROLLED_BACK_OF: Final = 10
 """One of this many transactions is rolled back."""
-COMMIT: Final = 8
-ROLLBACK: Final = 12
 POOL_BYTES: Final = 16 * 1024 * 1024
 FLUSH_TIMEOUT_S: Final = 1_800.0
 POLL_EVERY: Final = 2_000

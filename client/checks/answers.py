@@ -18,7 +18,7 @@ from checkback.client.listener import (
 )
 from checkback.client.message import MessageExt
 from checkback.client.observing.counters import ClientEvent, Counters
-from checkback.client.observing.tracing import UNTRACED, Tracing
+from checkback.client.observing.tracing import StepSpan, Tracing
 from checkback.client.sending.half import InDoubtIds
 from checkback.client.sending.op_producer import OpProducer
 from checkback.metrics.log_lines import facts
@@ -54,7 +54,7 @@ class CheckAnswers:
     clock: BrokerClock
     try_timeout_s: float
     stopping: threading.Event
-    tracing: Tracing = UNTRACED
+    tracing: Tracing | None = None
 
     def answer(self, request: MessageExt) -> bool:
         """Answer a request, or skip an old one; return whether the request is done.
@@ -66,15 +66,18 @@ class CheckAnswers:
             return True
         if request.transaction_id in self.in_doubt:
             return self._roll_back_doubtful(request)
+        if self.tracing is None:
+            return self._answer(request, None)
         with self.tracing.check(request) as span:
-            outcome = run_listener(
-                # The listener gets a copy: what it writes there must not change an answer.
-                lambda: self.listener.check_local_transaction(copy.copy(request))
-            )
-            span.ended(outcome.state, outcome.exception)
-            return self._answer(request, outcome)
+            return self._answer(request, span)
 
-    def _answer(self, request: MessageExt, outcome: CallbackResult) -> bool:
+    def _answer(self, request: MessageExt, span: StepSpan | None) -> bool:
+        outcome = run_listener(
+            # The listener gets a copy: what it writes there must not change an answer.
+            lambda: self.listener.check_local_transaction(copy.copy(request))
+        )
+        if span is not None:
+            span.ended(outcome.state, outcome.exception)
         if outcome.exception is not None:
             self.counters.add(ClientEvent.LISTENER_FAILED)
             _log.error(
@@ -82,16 +85,16 @@ class CheckAnswers:
                 request.transaction_id, exc_info=outcome.exception,
                 extra=facts(transaction_id=request.transaction_id),
             )  # fmt: skip
-        return self._send(request, self._op(request, outcome))
+        return self._send(request, outcome)
 
     def _roll_back_doubtful(self, request: MessageExt) -> bool:
-        done = self._send(request, self._op(request, NEVER_RAN))
+        done = self._send(request, NEVER_RAN)
         if done:
             self.counters.add(ClientEvent.DOUBT_SETTLED)
         return done
 
-    def _op(self, request: MessageExt, outcome: CallbackResult) -> Op:
-        return Op(
+    def _send(self, request: MessageExt, outcome: CallbackResult) -> bool:
+        op = Op(
             half_partition=request.half_queue,
             half_offset=request.queue_offset,
             producer_group=self.producer_group,
@@ -100,15 +103,13 @@ class CheckAnswers:
             from_transaction_check=True,
             remark=outcome.remark,
         )
-
-    def _send(self, request: MessageExt, op: Op) -> bool:
         while not self.ops.send_confirmed(op, self.try_timeout_s):
             if self._is_old(request):
                 return True
             if self.stopping.wait(PAUSE_BETWEEN_TRIES_S):
                 return False
         self.counters.add(ClientEvent.CHECK_ANSWERED)
-        self.counters.add(EVENTS_BY_STATE[LocalTransactionState(op.state)])
+        self.counters.add(EVENTS_BY_STATE[outcome.state])
         return True
 
     def _is_old(self, request: MessageExt) -> bool:

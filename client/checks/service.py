@@ -8,11 +8,13 @@ one is answered twice, which the pipeline ignores.
 
 from __future__ import annotations
 
-import heapq
 import logging
+import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +22,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.checks.answers import CheckAnswers
-from checkback.client.checks.pool import CheckPool
 from checkback.client.checks.request import read_check_request
 from checkback.client.kafka.errors import error_of
 from checkback.client.listener import one_line
@@ -38,12 +39,10 @@ class CheckOffsets:
     def __init__(self) -> None:
         self._next: int | None = None
         self._open: set[int] = set()
-        self._heap: list[int] = []
 
     def started(self, offset: int) -> None:
         """Note that an offset was started; gaps before it (compaction, aborts) are finished."""
         self._open.add(offset)
-        heapq.heappush(self._heap, offset)
         self._next = offset + 1
 
     def finished(self, offset: int) -> None:
@@ -52,15 +51,15 @@ class CheckOffsets:
 
     def committable(self) -> int | None:
         """Return the offset from which a restart continues, None where nothing was started."""
-        while self._heap and self._heap[0] not in self._open:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else self._next
+        return min(self._open, default=self._next)
 
     def __len__(self) -> int:
         return len(self._open)
 
 
 POLL_S: Final = 0.1
+WAIT_S: Final = 0.05
+"""How soon a waiting thread notices that the service was closed."""
 AT_ONCE_MAX: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
 CLOSE_S: Final = 1.0
@@ -79,13 +78,13 @@ class CheckJob:
 
 
 class CheckService:
-    """The thread that reads check requests, and the pool that answers them.
+    """The thread that reads check requests, and the threads that answer them.
 
     Args:
         open_consumer: opens a consumer of the group that is not yet subscribed, given the name by
             which its group knows it after a restart, or "".
         counters: counts requests that came and that can't be read.
-        options: sizes of the pool and of its queue, and the name of the process.
+        options: how many threads answer, how many requests wait for one, the name of the process.
     """
 
     def __init__(
@@ -108,12 +107,18 @@ class CheckService:
         self._next_consumer: Consumer | None = None
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._pool: CheckPool[CheckJob] = CheckPool(
-            f"checkback-check-{answers.producer_group}",
-            threads=options.check_thread_pool_max_size,
-            held=options.check_request_hold_max,
-            work=self._work,
-        )
+        self._jobs: queue.Queue[CheckJob] = queue.Queue(options.check_request_hold_max)
+        self._at_work: deque[None] = deque()
+        # Daemons, which those of a ThreadPoolExecutor are not: a listener that hangs must not keep
+        # the process from ending.
+        self._workers = [
+            threading.Thread(
+                target=self._answer_all,
+                name=f"checkback-check-{answers.producer_group}-{number}",
+                daemon=True,
+            )
+            for number in range(1, options.check_thread_pool_max_size + 1)
+        ]
         self._thread = threading.Thread(
             target=self._run, name=f"checkback-checks-{answers.producer_group}", daemon=True
         )
@@ -127,18 +132,22 @@ class CheckService:
         """
         # Opened here, so that the caller of start() learns of settings that can't work.
         self._next_consumer = self._open_consumer(self._instance_name)
-        self._pool.start()
-        self._thread.start()
+        for thread in (*self._workers, self._thread):
+            thread.start()
 
     def close(self, timeout_s: float) -> int:
         """Stop reading, wait for answers under way; return how many are left running."""
         deadline_s = time.monotonic() + timeout_s
         self._answers.stopping.set()
         try:
-            left = self._pool.close(timeout_s)
+            for worker in self._workers:
+                # A listener may shut its producer down.
+                if worker.ident is not None and worker is not threading.current_thread():
+                    worker.join(max(0.0, deadline_s - time.monotonic()))
+            left = len(self._at_work)
         finally:
             self._answered.set()
-        # Committing and leaving the group needs a moment, even if the pool used all the time.
+        # Committing and leaving the group needs a moment, even if the answers used all the time.
         if self._thread.ident is not None:
             self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
         return left
@@ -190,7 +199,7 @@ class CheckService:
         self._forget([one.partition for one in partitions])
 
     def _read_once(self, consumer: Consumer) -> None:
-        room = self._pool.room()
+        room = self._jobs.maxsize - self._jobs.qsize()
         if room and self._paused is not False:
             consumer.resume(consumer.assignment())
         elif not room and self._paused is not True:
@@ -236,12 +245,28 @@ class CheckService:
             _log.warning("Check request at %d/%d skipped: %s", partition, offset, one_line(error))
             self._finished(partition, offset)
             return
-        self._pool.offer(CheckJob(partition, offset, request))
+        job = CheckJob(partition, offset, request)
+        while not self._answers.stopping.is_set():
+            with suppress(queue.Full):
+                self._jobs.put(job, timeout=WAIT_S)
+                return
 
-    def _work(self, job: CheckJob) -> None:
+    def _answer_all(self) -> None:
+        while not self._answers.stopping.is_set():
+            try:
+                job = self._jobs.get(timeout=WAIT_S)
+            except queue.Empty:
+                continue
+            self._at_work.append(None)
+            try:
+                self._answer(job)
+            finally:
+                self._at_work.pop()
+
+    def _answer(self, job: CheckJob) -> None:
         try:
             done = self._answers.answer(job.request)
-        except BaseException:  # SystemExit of the listener, too
+        except BaseException:  # SystemExit of the listener, too: other checks need the thread
             named = job.request.transaction_id
             _log.exception(
                 "The check of %s was not answered", named, extra=facts(transaction_id=named)

@@ -7,9 +7,8 @@ default, as there.
 from __future__ import annotations
 
 import re
-import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 LATENCY_MAX_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
@@ -26,56 +25,6 @@ def not_available_for_ms(latency_ms: float) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class FaultItem:
-    """What is known of a broker.
-
-    Args:
-        available_at_ms: when it may be used again.
-        reachable: whether it answered at all.
-    """
-
-    available_at_ms: float
-    reachable: bool
-
-
-class FaultTable:
-    """Availability per leader broker. Threads may share it."""
-
-    def __init__(self) -> None:
-        self._faults: dict[int, FaultItem] = {}
-        self._lock = threading.Lock()
-
-    def answered(self, broker: int, latency_ms: float, now_ms: float) -> None:
-        """Note an answer. A quick one does not shorten a ban that still runs (RocketMQ 5)."""
-        ban = not_available_for_ms(latency_ms)
-        with self._lock:
-            known = self._faults.get(broker)
-            until_ms = now_ms + ban if ban or known is None else known.available_at_ms
-            self._faults[broker] = FaultItem(until_ms, reachable=True)
-
-    def failed(self, broker: int, now_ms: float, *, reachable: bool) -> None:
-        """Note a failure: the broker is isolated."""
-        until_ms = now_ms + not_available_for_ms(ISOLATION_LATENCY_MS)
-        with self._lock:
-            self._faults[broker] = FaultItem(until_ms, reachable)
-
-    def available(self, broker: int, now_ms: float) -> bool:
-        """Tell whether a broker is not banned."""
-        fault = self._faults.get(broker)
-        return fault is None or now_ms >= fault.available_at_ms
-
-    def reachable(self, broker: int) -> bool:
-        """Tell whether a broker answered when it was last asked."""
-        fault = self._faults.get(broker)
-        return fault is None or fault.reachable
-
-    def snapshot(self) -> dict[int, FaultItem]:
-        """Return what is known, by broker."""
-        with self._lock:
-            return dict(self._faults)
-
-
 BROKER_NAME: Final = re.compile(r"/(\d+): ")
 """How librdkafka begins the text of a connection's error: ``host:port/1: Connect to ... failed``.
 
@@ -84,14 +33,16 @@ Only this text has the broker's number. A text without a number is about a boots
 
 
 class BrokerWatch:
-    """Keeps the fault table of a producer, from what librdkafka reports. Threads may share it.
+    """Availability per leader broker, from what librdkafka reports. Threads may share it.
 
-    Its clock is the monotonic one, in milliseconds.
+    Args:
+        now_ms: a clock in milliseconds that is never set.
     """
 
-    def __init__(self) -> None:
-        self.faults = FaultTable()
-        self._away: set[int] = set()
+    def __init__(self, now_ms: Callable[[], float] = lambda: time.monotonic() * 1000) -> None:
+        self._now_ms = now_ms
+        self._away: set[int | None] = set()
+        self._available_at_ms: dict[int | None, float] = {}
 
     def connection_failed(self, error: Any) -> None:
         """Note an error that librdkafka reports for a connection."""
@@ -99,20 +50,31 @@ class BrokerWatch:
         if found is not None:
             broker = int(found[1])
             self._away.add(broker)
-            self.faults.failed(broker, _now_ms(), reachable=False)
+            self.silent(broker)
 
-    def answered(self, broker: int, latency_ms: float) -> None:
-        """Note that a broker stored a record."""
+    def answered(self, broker: int | None, latency_ms: float) -> None:
+        """Note that a broker stored a record; None: it is not known which.
+
+        A quick answer does not shorten a ban that still runs (RocketMQ 5).
+        """
         self._away.discard(broker)
-        self.faults.answered(broker, latency_ms, _now_ms())
+        ban_ms = not_available_for_ms(latency_ms)
+        if ban_ms and broker is not None:
+            self._available_at_ms[broker] = self._now_ms() + ban_ms
 
-    def silent(self, broker: int) -> None:
-        """Note that a broker did not answer in time."""
-        self.faults.failed(broker, _now_ms(), reachable=broker not in self._away)
+    def silent(self, broker: int | None) -> None:
+        """Note that a broker did not answer in time; None: it is not known which."""
+        if broker is not None:
+            ban_ms = not_available_for_ms(ISOLATION_LATENCY_MS)
+            self._available_at_ms[broker] = self._now_ms() + ban_ms
 
     def all_there(self) -> bool:
         """Tell whether every known connection holds."""
         return not self._away
+
+    def is_available(self, broker: int | None) -> bool:
+        """Tell whether a broker is not banned."""
+        return self._now_ms() >= self._available_at_ms.get(broker, 0)
 
     def is_away(self, broker: int | None) -> bool:
         """Tell whether a broker's connection broke, and the broker stored nothing since."""
@@ -120,8 +82,4 @@ class BrokerWatch:
 
     def is_left_alone(self, broker: int | None) -> bool:
         """Tell whether a broker is away, and so recently that senders avoid it."""
-        return broker in self._away and not self.faults.available(broker, _now_ms())
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000
+        return broker in self._away and not self.is_available(broker)

@@ -15,8 +15,10 @@ from functools import partial
 from types import MethodDescriptorType
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.cimpl import Producer
+
+from checkback.client.kafka.errors import error_of
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +129,18 @@ class PolledProducer:
         self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def hand_over(self, **record: Any) -> KafkaError | None:
+        """Give a record to librdkafka; return why it did not take it, None when it did."""
+        try:
+            self.produce(**record)
+        except KafkaException as error:
+            return error_of(error)
+        except BufferError:
+            return KafkaError(KafkaError._QUEUE_FULL)
+        except RuntimeError:
+            return KafkaError(KafkaError._STATE)  # it was closed meanwhile
+        return None
 
     def abandon(self) -> None:
         """Have the polling thread close a producer that librdkafka gave up."""

@@ -27,19 +27,21 @@ REFUSALS: Final = frozenset(
         KafkaError._STATE,
     }
 )
-"""Errors that prove that the record is not stored, and that the next broker would return, too.
+"""Errors that prove that the record is not stored, and that the next broker would return, too:
+rights, sizes and formats (RocketMQ tries an ACL refusal three times).
 
+Connections, timeouts and leaders that move prove nothing.
 NOT_ENOUGH_REPLICAS is not among them: an earlier try of librdkafka's may have been appended by a
 leader that lost its replicas then, and confluent-kafka does not report earlier tries.
 NOT_LEADER is not either: a leader that is replaced while it waits for its replicas answers so for a
 record that it did append (DelayedProduce), and the new leader may have it.
 """
 
-STATUS_BY_CODE: Final = {
+NOT_SAFELY_STORED: Final = {
     KafkaError.REQUEST_TIMED_OUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-"""Errors of a leader that has the record while the replicas may not have it."""
+"""By error of a leader that has the record while the replicas may not have it: its status."""
 
 
 def error_of(raised: KafkaException) -> KafkaError:
@@ -61,17 +63,3 @@ def cause_of(raised: object) -> KafkaError:
     if isinstance(raised, KafkaError):
         return raised
     return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")
-
-
-def is_refusal(code: int) -> bool:
-    """Tell whether the record is certainly not stored, and would not be at another try.
-
-    Connections, timeouts, leaders that move, too few replicas: no. Rights, sizes and formats:
-    yes, the next broker would say the same (RocketMQ tries an ACL refusal three times).
-    """
-    return code in REFUSALS
-
-
-def not_safely_stored(code: int) -> SendStatus | None:
-    """Return the status of a record that the leader has and the replicas may not, else None."""
-    return STATUS_BY_CODE.get(code)

@@ -1,9 +1,11 @@
-"""Looks at Checkback's topics when a producer starts, and makes its group's check topic."""
+"""Looks at Checkback's topics when a producer starts, and creates topics that are missing."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -87,7 +89,7 @@ def _other_prefixes(facts: TopicFacts) -> str:
 def create_check_topic(
     facts: TopicFacts, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
 ) -> None:
-    """Create a group's check topic unless it exists; only creating needs a right to create.
+    """Create a group's check topic unless it exists.
 
     Log a warning where one that exists takes smaller records than planned.
 
@@ -97,38 +99,65 @@ def create_check_topic(
     Raises:
         BrokerError: Kafka can't be reached, or refused.
     """
+    if create_missing(facts.admin, [plan], bootstrap_servers, timeout_s):
+        _log.info("Created the check topic %s", plan.name)
+    else:
+        _compare_limit(plan, facts.ask_limit(plan.name))
+
+
+def create_missing(
+    admin: AdminClient, plans: Iterable[TopicPlan], bootstrap_servers: str, timeout_s: float
+) -> set[str]:
+    """Create topics unless they exist; only creating needs a right to create.
+
+    Args:
+        timeout_s: how long to try, and to wait until the brokers know new topics.
+
+    Returns:
+        The names of the topics that this call created.
+
+    Raises:
+        BrokerError: Kafka can't be reached, or refused.
+    """
     from confluent_kafka.admin import NewTopic
 
-    admin = facts.admin
     deadline_s = time.monotonic() + timeout_s
-    if topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
-        _compare_limit(plan, facts.ask_limit(plan.name))
-        return
-    wanted = NewTopic(
-        plan.name,
-        num_partitions=plan.partitions or -1,
-        replication_factor=plan.replication_factor,
-        config=dict(plan.configs),
-    )
-    while True:
+    left = {
+        plan.name: NewTopic(
+            plan.name,
+            num_partitions=plan.partitions or -1,
+            replication_factor=plan.replication_factor,
+            config=dict(plan.configs),
+        )
+        for plan in plans
+        if not topic_exists(admin, plan.name, bootstrap_servers, timeout_s)
+    }
+    created: set[str] = set()
+    while left:
         left_s = max(LEAST_S, deadline_s - time.monotonic())
-        try:
-            admin.create_topics([wanted], request_timeout=left_s)[plan.name].result(left_s)
-        except (KafkaException, TimeoutError) as error:
-            problem = error.args[0] if error.args else None
-            code = problem.code() if isinstance(problem, KafkaError) else KafkaError._TIMED_OUT
-            if code == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
-            if code not in PASSING or time.monotonic() + AGAIN_S >= deadline_s:
-                raise _not_created(plan.name, problem, code) from error
-        else:
-            break
-        time.sleep(AGAIN_S)
-    _log.info("Created the check topic %s", plan.name)
-    while not topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
-        if time.monotonic() > deadline_s:
-            return  # the consumer sees it when the brokers do
-        time.sleep(SEEN_LOOK_S)
+        for name, answer in admin.create_topics([*left.values()], request_timeout=left_s).items():
+            try:
+                answer.result(left_s)
+                created.add(name)
+            except (KafkaException, TimeoutError) as error:
+                problem = error.args[0] if error.args else None
+                code = problem.code() if isinstance(problem, KafkaError) else KafkaError._TIMED_OUT
+                if code in PASSING and time.monotonic() + AGAIN_S < deadline_s:
+                    continue
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise _not_created(name, problem, code) from error
+            del left[name]
+        if left:
+            time.sleep(AGAIN_S)
+            with suppress(KafkaException):  # librdkafka goes on asking the controller that it knows
+                admin.list_topics(timeout=left_s)
+    for name in created:
+        while (
+            not topic_exists(admin, name, bootstrap_servers, timeout_s)
+            and time.monotonic() < deadline_s
+        ):
+            time.sleep(SEEN_LOOK_S)
+    return created
 
 
 def _compare_limit(plan: TopicPlan, limit: int | None) -> None:
@@ -145,10 +174,10 @@ def _compare_limit(plan: TopicPlan, limit: int | None) -> None:
 def _not_created(topic: str, problem: object, code: int) -> BrokerError:
     said = problem.str() if isinstance(problem, KafkaError) else "no answer in time"
     passes = code in PASSING or code == KafkaError._TIMED_OUT
-    by_hand = "Create it by hand, or allow the producer to."
+    refused = "Change the setting that it names, or ask for the right to create topics."
     return BrokerError(
         f"The topic {topic} can't be created: {said}",
-        remedy="Check the brokers, and start again." if passes else by_hand,
+        remedy="Check that all brokers are up, and start again." if passes else refused,
         topic=topic,
     )
 

@@ -1,11 +1,11 @@
-"""Chooses the queue of the next try. Pure: the caller gives leaders, faults, turn and clock."""
+"""Chooses the queue of the next try, by leaders, turn and what is known of the brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from checkback.client.kafka.broker_watch import FaultTable
+from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.message import Message, MessageQueue
 
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
@@ -17,8 +17,7 @@ def choose_partition(
     turn: int,
     *,
     barred: frozenset[int] = frozenset(),
-    faults: FaultTable | None = None,
-    now_ms: float = 0,
+    brokers: BrokerWatch | None = None,
 ) -> int:
     """Return the next partition in turn, among those that are best to take.
 
@@ -28,18 +27,16 @@ def choose_partition(
     Args:
         leaders: the leader broker of each partition, None where it has none.
         barred: partitions to leave out, for example because they rejected the same message.
-        faults: what is known of the brokers; None: their faults do not matter.
-        now_ms: the time now, on the clock of ``faults``.
+        brokers: what is known of the brokers; None: their faults do not matter.
     """
     order = sorted(leaders)
     choices = [partition for partition in order if partition not in barred] or order
     choices = _narrow(choices, lambda one: leaders[one] is not None) or choices
-    if faults is not None:
-        table = faults
+    if brokers is not None:
         best = _narrow(
             choices,
-            lambda one: table.available(_broker(leaders, one), now_ms),
-            lambda one: table.reachable(_broker(leaders, one)),
+            lambda one: brokers.is_available(leaders[one]),
+            lambda one: not brokers.is_away(leaders[one]),
         )
         choices = best or choices
     return choices[turn % len(choices)]
@@ -52,8 +49,3 @@ def _narrow(choices: list[int], *tests: Callable[[int], bool]) -> list[int]:
         if passing:
             return passing
     return []
-
-
-def _broker(leaders: Mapping[int, int | None], partition: int) -> int:
-    leader = leaders[partition]
-    return -1 if leader is None else leader

@@ -115,14 +115,6 @@ class TopicFacts:
         """Tell whether a question for a topic's partitions is answered from memory."""
         return topic in self._topics
 
-    def prepare(self, topic: str) -> None:
-        """Ask for a topic, so that the next send to it is answered from memory.
-
-        Raises:
-            NotFoundError: there is no such topic.
-        """
-        self._learn_limit(topic)
-
     def topic(self, name: str) -> TopicLeaders:
         """Return what is known of a topic's partitions.
 
@@ -153,9 +145,9 @@ class TopicFacts:
         """
         limit, until_s = self._limits.get(topic, UNASKED)
         if until_s is None:
-            limit = self._learn_limit(topic)
+            limit = self.prepare(topic)
         elif until_s < time.monotonic():
-            self._in_background(topic, self._learn_limit)
+            self._in_background(topic, self.prepare)
         if limit is not None and size > limit:
             raise InvalidMessageError(
                 f"The message for {message.topic} makes a record of up to {size} bytes;"
@@ -178,8 +170,10 @@ class TopicFacts:
             _log.info("The record limit of %s is not known: %s", name, one_line(error))
             return None
 
-    def _learn_limit(self, topic: str) -> int | None:
-        """Ask for a topic's limit, unless another thread did meanwhile.
+    def prepare(self, topic: str) -> int | None:
+        """Ask for a topic, unless another thread did meanwhile; return its limit.
+
+        The next send to it is then answered from memory.
 
         Raises:
             NotFoundError: there is no such topic.

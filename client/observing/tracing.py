@@ -6,9 +6,9 @@ Nothing here knows a tracing library. `checkback.client.opentelemetry` has the a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageExt
@@ -47,25 +47,3 @@ class Tracing(ABC):
     @abstractmethod
     def check(self, request: MessageExt) -> AbstractContextManager[StepSpan]:
         """Enclose the answer to a check request; the request has the half's properties."""
-
-
-class _NoSpan:
-    def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
-        """Do nothing."""
-
-
-class _Untraced(Tracing):
-    """Does nothing."""
-
-    def transaction(self, message: Message) -> AbstractContextManager[Message]:
-        return nullcontext(message)
-
-    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[StepSpan]:  # noqa: ARG002
-        return _NO_SPAN
-
-    def check(self, request: MessageExt) -> AbstractContextManager[StepSpan]:  # noqa: ARG002
-        return _NO_SPAN
-
-
-_NO_SPAN: Final[AbstractContextManager[StepSpan]] = nullcontext(_NoSpan())
-UNTRACED: Final[Tracing] = _Untraced()

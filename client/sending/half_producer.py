@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer
-from checkback.client.kafka.errors import error_of, is_refusal, not_safely_stored
+from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.kafka.queue_selection import choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -167,22 +167,14 @@ class HalfProducer:
             # Signed for each try: the time has changed, and perhaps the id.
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
-        try:
-            polled.produce(
-                topic=self._half_topic,
-                value=half.body,
-                key=half.key,
-                partition=partition,
-                on_delivery=report,
-                headers=headers,
-            )
-        except BufferError:
-            return KafkaError(KafkaError._QUEUE_FULL)
-        except RuntimeError:
-            return KafkaError(KafkaError._STATE)  # it was closed meanwhile
-        except KafkaException as error:
-            return error_of(error)
-        return None
+        return polled.hand_over(
+            topic=self._half_topic,
+            value=half.body,
+            key=half.key,
+            partition=partition,
+            on_delivery=report,
+            headers=headers,
+        )
 
     def _is_stored(self, half: Half, report: Any) -> bool:
         """Tell whether the half is stored; note where, and how safely."""
@@ -194,7 +186,7 @@ class HalfProducer:
             offset = message.offset()
             half.offset = -1 if offset is None else offset
             return offset is not None
-        status = not_safely_stored(report.error.code())
+        status = NOT_SAFELY_STORED.get(report.error.code())
         if status is None:
             return False
         half.status = status
@@ -230,8 +222,7 @@ class HalfProducer:
             topic.leaders,
             turn,
             barred=frozenset(barred),
-            faults=self.brokers.faults if self._avoid_faults else None,
-            now_ms=now_s * 1000,
+            brokers=self.brokers if self._avoid_faults else None,
         )
 
     def _leader_is_down(self, partition: int, tried: set[int]) -> bool:
@@ -264,7 +255,7 @@ class HalfProducer:
             return False
         if code == KafkaError._FATAL:
             return True
-        if partition == BY_KEY or (code is not None and is_refusal(code)):
+        if partition == BY_KEY or code in REFUSALS:
             return False
         return self._has_another(tried)
 
@@ -273,10 +264,8 @@ class HalfProducer:
             self.renew(polled)
         elif code == KafkaError.NOT_ENOUGH_REPLICAS:
             self._short_until_s[partition] = time.monotonic() + SHORT_OF_REPLICAS_S
-        elif code is None or not is_refusal(code):
-            leader = self._leader(partition)
-            if leader is not None:
-                self.brokers.silent(leader)
+        elif code not in REFUSALS:
+            self.brokers.silent(self._leader(partition))
         self._facts.refresh(self._half_topic)
 
     def _try_anew(self, half: Half) -> None:
@@ -288,7 +277,7 @@ class HalfProducer:
 
     def _given_up(self, half: Half, problem: KafkaError | None) -> SendError:
         reason = problem.str() if problem is not None else "there was no answer in time"
-        if problem is not None and is_refusal(problem.code()):
+        if problem is not None and problem.code() in REFUSALS:
             self._counters.add(ClientEvent.SEND_FAILED)
             return SendError(
                 f"The half message was not stored: {reason}. {NOT_RUN}",
@@ -320,6 +309,4 @@ class HalfProducer:
             self._clock.learn(stored_at_ms, steady_ms())
         latency_s = message.latency()
         if message.topic() == self._half_topic and latency_s is not None:
-            leader = self._leader(message.partition())
-            if leader is not None:
-                self.brokers.answered(leader, latency_s * 1000)
+            self.brokers.answered(self._leader(message.partition()), latency_s * 1000)

@@ -6,15 +6,14 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
-from checkback.client.kafka.errors import error_of
 from checkback.client.listener import LocalTransactionState, one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.metrics.log_lines import facts
-from checkback.protocol.properties import OP_PROTOCOL_ORDER, REMARK, UNIQ_KEY
+from checkback.protocol.properties import OP_PROTOCOL_ORDER, REMARK, UNIQ_KEY, Headers
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
 
@@ -86,15 +85,7 @@ class OpProducer:
             headers.append((REMARK, remark.encode("utf-8", "replace")))
         value = b"%d" % half_offset
         try:
-            if self._signer is not None:
-                headers = self._signer.op(self._op_topic, half_partition, key, value, headers)
-            self._polled.produce(
-                topic=self._op_topic,
-                value=value,
-                key=key,
-                partition=half_partition,
-                headers=headers,
-            )
+            self._polled.produce(**self._record(half_partition, key, value, headers))
         except Exception as error:
             # One-way: whatever it was, the check settles it.
             self._failed(transaction_id, half_partition, half_offset, one_line(error))
@@ -103,25 +94,11 @@ class OpProducer:
         """Send and wait; tell whether the op was stored. A failure is logged and counted."""
         polled = self._confirming()
         report = ThreadReport(polled.done)
-        key, value, headers = op.key(), op.value(), op.headers()
-        if self._signer is not None:
-            headers = self._signer.op(self._op_topic, op.half_partition, key, value, headers)
-        try:
-            polled.produce(
-                topic=self._op_topic,
-                value=value,
-                key=key,
-                partition=op.half_partition,
-                on_delivery=report,
-                headers=headers,
-            )
-        except KafkaException as raised:
-            report.error = error_of(raised)
-        except (BufferError, RuntimeError) as raised:
-            report.error = KafkaError(KafkaError._FAIL, one_line(raised))
-        else:
+        record = self._record(op.half_partition, op.key(), op.value(), op.headers())
+        error = polled.hand_over(**record, on_delivery=report)
+        if error is None:
             report.wait(timeout_s)
-        error = report.error
+            error = report.error
         if report.message is not None and error is None:
             return True
         reason = "no answer in time" if error is None else error.str()
@@ -134,6 +111,15 @@ class OpProducer:
     def close(self, timeout_s: float) -> None:
         """Send the ops that wait, then close."""
         self._polled.close(max(CLOSE_S, timeout_s))
+
+    def _record(self, partition: int, key: bytes, value: bytes, headers: Headers) -> dict[str, Any]:
+        """Return the arguments that send an op, signed where there is an account."""
+        topic = self._op_topic
+        if self._signer is not None:
+            headers = self._signer.op(topic, partition, key, value, headers)
+        return {
+            "topic": topic, "value": value, "key": key, "partition": partition, "headers": headers,
+        }  # fmt: skip
 
     def _not_stored(self, error: KafkaError, message: KafkaMessage) -> None:
         key, value = message.key() or b"", message.value() or b""

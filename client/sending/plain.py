@@ -13,12 +13,12 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.delivery_reports import PolledProducer
-from checkback.client.kafka.errors import error_of, is_refusal, not_safely_stored
+from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.kafka.queue_selection import MessageQueueSelector, choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.listener import one_line
@@ -76,7 +76,7 @@ class PlainSend:
             offset = message.offset()
             self._stored(message, -1 if offset is None else offset, SendStatus.SEND_OK)
         elif error is not None and error.code() not in PURGED:
-            status = not_safely_stored(error.code())
+            status = NOT_SAFELY_STORED.get(error.code())
             if status is not None:
                 self._stored(message, -1, status)
             else:
@@ -84,7 +84,7 @@ class PlainSend:
 
     def failed(self, error: KafkaError) -> None:
         """End the send by an error of librdkafka's."""
-        is_certain = is_refusal(error.code())
+        is_certain = error.code() in REFUSALS
         self.give_up(error.str(), in_doubt=not is_certain)
         if not is_certain:
             self.on_error(self.queue)
@@ -145,7 +145,6 @@ class PlainSender:
         self._new_id = new_id
         self._options = options
         self._counters = counters
-        self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
         self._room = threading.Semaphore(options.async_sends_max)
         self._not_waited_for: set[PlainSend] = set()
@@ -235,8 +234,7 @@ class PlainSender:
             leaders,
             next(self._turns),
             barred=frozenset(away),
-            faults=self._faults,
-            now_ms=time.monotonic() * 1_000,
+            brokers=self._brokers if self._options.send_latency_fault_enable else None,
         )
         return MessageQueue(topic, partition)
 
@@ -282,7 +280,7 @@ class PlainSender:
 
     def _hand_over(self, under_way: PlainSend, message: Message) -> None:
         try:
-            self._polled.produce(
+            problem = self._polled.hand_over(
                 topic=under_way.queue.topic,
                 value=message.body,
                 key=message.record_key(),
@@ -290,14 +288,11 @@ class PlainSender:
                 on_delivery=under_way,
                 headers=plain_headers(message, under_way.msg_id),
             )
-        except KafkaException as error:
-            under_way.failed(error_of(error))
-        except BufferError:
-            under_way.failed(KafkaError(KafkaError._QUEUE_FULL))
-        except RuntimeError:
-            under_way.failed(KafkaError(KafkaError._STATE))  # it was closed meanwhile
         except Exception as error:  # any: the caller waits for the result
             under_way.end_by(error)
+        else:
+            if problem is not None:
+                under_way.failed(problem)
 
     def _take_room(self) -> None:
         if not self._room.acquire(blocking=False):
@@ -322,17 +317,13 @@ class PlainSender:
     def _silent(self, queue: MessageQueue) -> None:
         """Note that the broker of a queue did not confirm a send, and ask who leads it now."""
         self._facts.refresh(queue.topic)
-        leader = self._leaders(queue.topic).get(queue.queue_id)
-        if leader is not None:
-            self._brokers.silent(leader)
+        self._brokers.silent(self._leaders(queue.topic).get(queue.queue_id))
 
     def _sample(self, stored: KafkaMessage) -> None:
         topic, partition, latency_s = stored.topic(), stored.partition(), stored.latency()
         if topic is None or partition is None or latency_s is None:
             return
-        leader = self._leaders(topic).get(partition)
-        if leader is not None:
-            self._brokers.answered(leader, latency_s * 1000)
+        self._brokers.answered(self._leaders(topic).get(partition), latency_s * 1000)
 
 
 def _shut_down(under_way: PlainSend) -> bool:

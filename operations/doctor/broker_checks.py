@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +29,8 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import refusal_facts
-from checkback.protocol.topics import DAY_MS, TopicNames, relay_group
+from checkback.protocol.topics import DAY_MS, relay_group
+from checkback.security.grants import DESCRIBE_CONFIGS, Resource, pipeline_grants
 from checkback.sinks.kafka.cluster.share_groups import isolation_of_share_groups
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, said_by
@@ -128,18 +129,23 @@ class BrokerChecks:
         yield judge_replicas(short, {plan.name for plan in comparable_plans(self.settings)})
 
     def _rights(self) -> Findings:
-        needed = topic_rights(self.settings.topics)
-        if self.settings.relay:
-            needed[self.settings.topics.decided] = ("DESCRIBE", "READ", "WRITE")
-        found = [topic for topic in needed if topic in self.found]
-        if not found:
+        needed = [
+            grant
+            for grant in pipeline_grants(self.settings, ())
+            if grant.resource is Resource.TOPIC
+            and grant.name in self.found
+            and DESCRIBE_CONFIGS not in grant.operations
+        ]
+        if not needed:
             return
+        topics = TopicCollection([grant.name for grant in needed])
         asked = self.admin.describe_topics(
-            TopicCollection(found), include_authorized_operations=True, request_timeout=TIMEOUT_S
+            topics, include_authorized_operations=True, request_timeout=TIMEOUT_S
         )
-        for topic in found:
-            finding = judge_rights(topic, needed[topic], _allowed(asked[topic]))
-            is_needed = topic != self.settings.topics.status or finding.result is Result.OK
+        for grant in needed:
+            operations = {"DESCRIBE", *map(str.upper, grant.operations)}
+            finding = judge_rights(grant.name, operations, _allowed(asked[grant.name]))
+            is_needed = not grant.is_optional or finding.result is Result.OK
             yield finding if is_needed else replace(finding, result=Result.WARNING)
 
 
@@ -165,20 +171,6 @@ def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
         if len(left) >= most:
             break
     return Counter(left.values())
-
-
-def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
-    """Return by topic the operations that the pipeline needs, by Kafka's names."""
-    return {
-        names.half: ("DESCRIBE", "READ"),
-        names.op: ("DESCRIBE", "READ"),
-        names.feedback: ("DESCRIBE", "READ", "WRITE"),
-        names.discarded: ("DESCRIBE", "WRITE"),
-        names.refused: ("DESCRIBE", "WRITE"),
-        # The marker is a committed offset on this topic, for which Kafka wants READ.
-        names.settled: ("DESCRIBE", "READ", "WRITE"),
-        names.status: ("DESCRIBE", "WRITE"),
-    }
 
 
 def guarded(check: str, run: Callable[[], Findings]) -> Findings:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkback.deploy.admin import admin_client
-from checkback.deploy.topics import create_missing, find_topics
+from checkback.deploy.topics import create_missing
 from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
@@ -34,7 +33,5 @@ CONFIGS: Final = {"cleanup.policy": "compact"}
 
 def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
     """Append rules to a topic, made with one compacted partition if missing; return their place."""
-    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
-        if topic not in find_topics(admin, [topic]):
-            create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
+    create_missing(settings, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
     return append(settings.connection(), topic, 0, KEY, rules, [])

@@ -8,7 +8,6 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_missing
 from checkback.protocol import properties as names
 from checkback.protocol.properties import Headers
@@ -181,13 +180,11 @@ def a_name_is_kept_over_a_restart(stage: Stage) -> None:
 
 def _create_check_topic(stage: Stage, name: str) -> None:
     """Create a check topic that keeps the record times which the kit writes."""
-    settings = stage.topics.settings()
-    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
-        configs = {
-            "message.timestamp.type": "CreateTime",
-            "message.timestamp.after.max.ms": "9223372036854775807",
-        }
-        create_missing(admin, [TopicPlan(name, 1, configs)])
+    configs = {
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.after.max.ms": "9223372036854775807",
+    }
+    create_missing(stage.topics.settings(), [TopicPlan(name, 1, configs)])
 
 
 class Asker:

@@ -12,7 +12,7 @@ from tests.integration.running import features
 
 from checkback.demo.fates import plan_orders
 from checkback.demo.report import Timeline
-from checkback.demo.run import Demonstration, DemoSetting, demo_settings
+from checkback.demo.run import Demonstration, demo_settings
 
 pytestmark = [pytest.mark.versions, pytest.mark.nightly]  # by day test_demo.py has the demo
 SEED = 3
@@ -30,11 +30,11 @@ def test_the_brokers_features_are_noted(
 
 @pytest.mark.timeout(600)
 def test_the_demo_with_a_relay_passes_its_audit(bootstrap_servers: str, tmp_path: Path) -> None:
-    stage = DemoSetting(demo_settings(bootstrap_servers, tmp_path, relay=True), tmp_path)
+    settings = demo_settings(bootstrap_servers, tmp_path, relay=True)
     said = io.StringIO()
 
     with Timeline(Console(file=said)) as timeline:
-        report = Demonstration(stage, plan_orders(40, SEED), SEED, timeline).run()
+        report = Demonstration(settings, tmp_path, plan_orders(40, SEED), SEED, timeline).run()
 
     assert not report.findings, said.getvalue()
     assert report.kills

@@ -20,7 +20,7 @@ from checkback.console.app import new_application
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.context import Console
 from checkback.console.facts import KafkaFacts
-from checkback.console.overview import UNKNOWN, FigureSampler, SnapshotReader
+from checkback.console.overview import UNKNOWN, SnapshotReader, sampling
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import breakable
 from checkback.deploy.broker import EmbeddedBroker
@@ -86,7 +86,7 @@ def stage(
         rules = AccessRules({digest(TOKEN): "kim"})
         console = Console(facts, Access(rules), Audit(told.append))
         wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
-        sampler = FigureSampler(SnapshotReader(facts, ""), console.history, interval_s=0.3)
+        sampler = sampling(SnapshotReader(facts, ""), console.history, interval_s=0.3)
         app = new_application(console, sampler)
         with TestClient(app, base_url="http://localhost") as client:
             client.post("/sign-in", data={"token": TOKEN})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkback.demo.audit import Evidence, FindingKind, SeenRecord, audit
-from checkback.demo.fates import Ending, Fate, plan_orders
+from checkback.demo.fates import Fate, plan_orders
 from checkback.demo.orders import OrderStatus, OrderTruth
 
 STATUS_BY_FATE = {
@@ -39,9 +39,7 @@ RIGHT = Evidence(
     halves=[seen(truth.order.order_id, "half") for truth in TRUTHS],
     finals=[seen(truth.order.order_id) for truth in TRUTHS if truth.is_committed],
     discarded=[
-        seen(order.order_id, "discarded")
-        for order in ORDERS
-        if order.fate.ending is Ending.DISCARDED
+        seen(order.order_id, "discarded") for order in ORDERS if order.fate is Fate.NEVER_ANSWERED
     ],
     check_requests={NEVER: 5, PAID: 1},
     check_answers={PAID: 1},
@@ -61,7 +59,9 @@ def test_nothing_is_found_where_all_is_right() -> None:
     assert audit(TRUTHS, RIGHT) == []
 
 
-NOT_COMMITTED = [of_fate(fate) for fate in Fate if fate.ending is not Ending.FINAL]
+NOT_COMMITTED = [
+    of_fate(fate) for fate, status in STATUS_BY_FATE.items() if status is not OrderStatus.PAID
+]
 CHANGED = replace(seen(PAID), body=seen(PAID).body + b" ")
 ELSEWHERE = SeenRecord("orders.elsewhere", PAID, seen(PAID).body)
 STRANGER = SeenRecord("orders.retail", "order-9999", b"{}")

@@ -9,26 +9,13 @@ from typing import Any
 import pytest
 
 from checkback.demo.report import Tally
-from checkback.demo.run import DemoSetting, demo_settings
-from checkback.deploy.settings import (
-    environment_without_settings,
-    load_settings,
-    toml_of,
-    write_settings,
-)
-
-CHOSEN = demo_settings("kafka:9092", Path("/data"))
+from checkback.demo.run import console_command
+from checkback.deploy.settings import environment_without_settings, write_settings
+from checkback.protocol.configuration import Settings
 
 
 def progress(pending: int, **counts: int) -> dict[str, Any]:
     return {"counts": counts, "pending": pending}
-
-
-def test_the_pipeline_reads_the_same_settings_from_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "checkback.toml"
-    file.write_text(toml_of(CHOSEN), "utf-8")
-
-    assert load_settings(file, {}, {}) == CHOSEN
 
 
 def test_settings_of_the_callers_environment_do_not_reach_the_processes(
@@ -72,12 +59,12 @@ def test_a_command_to_copy_works_in_a_checkout_too(
     monkeypatch.setattr("sys.argv", [started.format(here=tmp_path), "demo"])
     monkeypatch.setattr("shutil.which", lambda _: on_path)
 
-    assert DemoSetting(CHOSEN, tmp_path).console_command().split()[:2] == [typed, "console"]
+    assert console_command(tmp_path).split()[:2] == [typed, "console"]
 
 
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    stage = DemoSetting(CHOSEN, tmp_path)
+    config = tmp_path / "checkback.toml"
 
-    write_settings(stage.config, stage.settings)
+    write_settings(config, Settings())
 
-    assert stat.S_IMODE(stage.config.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600

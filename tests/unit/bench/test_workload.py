@@ -6,9 +6,9 @@ import zlib
 from itertools import islice
 
 import pytest
-from bench.runs.workload import COMMIT, ROLLBACK, Workload, commits_among
+from bench.runs.workload import Workload, commits_among
 
-from checkback.protocol.properties import HALF_PROTOCOL_ORDER
+from checkback.testing.topics import COMMIT, ROLLBACK
 
 WORKLOAD = Workload(7, 1_024, "orders")
 
@@ -27,13 +27,6 @@ def test_bodies_can_not_be_compressed_and_have_their_size(size: int) -> None:
 
     assert {len(body) for body in bodies} == {size}
     assert len(zlib.compress(bodies[0])) > 0.97 * size
-
-
-def test_a_half_has_six_headers_in_protocol_order() -> None:
-    headers = WORKLOAD.half_headers(1, 5)
-
-    assert len(headers) == 6
-    assert tuple(name for name, _ in headers[:5]) == HALF_PROTOCOL_ORDER
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 123])

@@ -101,6 +101,25 @@ def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
     stage.service.close(60)
 
 
+def test_what_runs_at_the_end_is_waited_for_and_counted() -> None:
+    """Also after a request whose listener ended its thread."""
+    gate, taken = threading.Event(), threading.Event()
+    answered: deque[MessageExt] = deque()
+
+    def answer(request: MessageExt) -> bool:
+        if not answered:
+            answered.append(request)
+            raise SystemExit
+        taken.set()
+        return gate.wait(60)
+
+    stage = Stage(Checks(record(1), record(2)), answer)
+    assert taken.wait(60)
+    assert stage.service.close(0) == 1
+    gate.set()
+    assert stage.service.close(60) == 0
+
+
 def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
     gate, taken, done = threading.Event(), threading.Event(), threading.Event()
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.kafka import own_topics as check_topic
-from checkback.client.kafka.own_topics import BYTES_MAX, PASSING, create_check_topic
+from checkback.client.kafka.own_topics import BYTES_MAX, PASSING, create_check_topic, create_missing
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicPlan
 
@@ -20,14 +20,16 @@ class Admin:
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
         self.tries = 0
+        self.asked: list[list[str]] = []
         self.is_made = False
 
-    def list_topics(self, topic: str, _: float) -> Any:
+    def list_topics(self, topic: str = "", *_: float, **__: float) -> Any:
         error = None if self.is_made else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
     def create_topics(self, wanted: list[Any], **_: Any) -> dict[str, Admin]:
         self.tries += 1
+        self.asked.append([one.topic for one in wanted])
         return {one.topic: self for one in wanted}
 
     def result(self, _: float) -> None:
@@ -59,6 +61,13 @@ def test_a_controller_that_changes_ends_no_start(code: int) -> None:
     assert (admin.is_made, admin.tries) == (True, 3)
 
 
+def test_only_topics_that_are_still_missing_are_asked_for_again() -> None:
+    admin: Any = Admin(failure(KafkaError.NOT_CONTROLLER))
+
+    assert create_missing(admin, [TopicPlan("a", 1), TopicPlan("b", 1)], "b:1", 60) == {"a", "b"}
+    assert admin.asked == [["a", "b"], ["a"]]
+
+
 @pytest.mark.parametrize(("limit", "is_told"), [(4_999, True), (5_000, False), (None, False)])
 def test_a_topic_that_takes_too_small_records_is_told(
     limit: int | None, is_told: bool, caplog: pytest.LogCaptureFixture
@@ -82,9 +91,9 @@ def test_a_topic_that_another_process_made_serves() -> None:
 @pytest.mark.parametrize(
     ("error", "says", "remedy"),
     [
-        (failure(KafkaError.TOPIC_AUTHORIZATION_FAILED), "authorization", "by hand"),
-        (failure(KafkaError.NOT_CONTROLLER), "controller", "Check the brokers"),
-        (TimeoutError(), "no answer in time", "Check the brokers"),
+        (failure(KafkaError.TOPIC_AUTHORIZATION_FAILED), "authorization", "ask for the right"),
+        (failure(KafkaError.NOT_CONTROLLER), "controller", "brokers are up"),
+        (TimeoutError(), "no answer in time", "brokers are up"),
     ],
 )
 def test_the_remedy_is_that_of_the_cause(error: Exception, says: str, remedy: str) -> None:

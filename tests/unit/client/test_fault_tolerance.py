@@ -1,8 +1,10 @@
 """RocketMQ's tables: how long each latency bans a broker."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from checkback.client.kafka.broker_watch import FaultTable, not_available_for_ms
+from checkback.client.kafka.broker_watch import BrokerWatch, not_available_for_ms
 
 
 @pytest.mark.parametrize(
@@ -18,30 +20,23 @@ def test_the_ban_follows_the_table(latency_ms: int, ban_ms: int) -> None:
 
 
 def test_a_failure_counts_as_ten_seconds_of_latency() -> None:
-    faults = FaultTable()
-    faults.failed(1, now_ms=0, reachable=True)
-    assert not faults.available(1, now_ms=9_999)
-    assert faults.available(1, now_ms=10_000)
+    now_ms = [0]
+    watch = BrokerWatch(lambda: now_ms[0])
+    watch.silent(1)
+    assert available_at(watch, now_ms, (9_999, 10_000)) == [False, True]
 
 
 def test_a_quick_answer_does_not_shorten_a_ban() -> None:
-    faults = FaultTable()
-    faults.answered(1, latency_ms=2_000, now_ms=0)
-    faults.answered(1, latency_ms=5, now_ms=100)
-    assert not faults.available(1, now_ms=4_999)
-    assert faults.available(1, now_ms=5_000)
+    now_ms = [0]
+    watch = BrokerWatch(lambda: now_ms[0])
+    watch.answered(1, latency_ms=2_000)
+    watch.answered(1, latency_ms=5)
+    assert available_at(watch, now_ms, (4_999, 5_000)) == [False, True]
 
 
-def test_an_answer_makes_a_broker_reachable_again() -> None:
-    faults = FaultTable()
-    faults.failed(1, now_ms=0, reachable=False)
-    assert not faults.reachable(1)
-    faults.answered(1, latency_ms=5, now_ms=1)
-    assert faults.reachable(1)
-
-
-def test_an_unknown_broker_is_fine() -> None:
-    faults = FaultTable()
-    assert faults.available(7, now_ms=0)
-    assert faults.reachable(7)
-    assert faults.snapshot() == {}
+def available_at(watch: BrokerWatch, now_ms: list[int], times_ms: Iterable[int]) -> list[bool]:
+    found = []
+    for now_ms[0] in times_ms:
+        found.append(watch.is_available(1))
+    assert watch.is_available(7)  # an unknown broker is fine
+    return found

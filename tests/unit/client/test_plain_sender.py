@@ -185,7 +185,7 @@ def test_a_broker_that_was_silent_is_avoided_for_a_while_where_the_option_says_s
     kafka.answer(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(SendError):
         result.result(60)
-    wait_until(lambda: bool(sender._brokers.faults.snapshot()), what="the note")
+    wait_until(lambda: not sender._brokers.is_available(1), what="the note")
     chosen = {sender.by_turns(MESSAGE).queue_id for _ in range(4)}
     assert chosen == ({1} if avoids else {0, 1})
     sender.close(0)

@@ -1,6 +1,8 @@
-"""Which queue is next, for given leaders, faults, turn and clock."""
+"""Which queue is next, for given leaders, turn and what is known of brokers."""
 
-from checkback.client.kafka.broker_watch import FaultTable
+from confluent_kafka import KafkaError
+
+from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.queue_selection import choose_partition
 
 LEADERS = {0: 1, 1: 2, 2: 3}
@@ -22,29 +24,32 @@ def test_a_partition_that_rejected_the_message_comes_last() -> None:
     assert choose_partition({0: 1}, 0, barred=frozenset({0})) == 0
 
 
-def taken(faults: FaultTable, now_ms: int = 0) -> set[int]:
-    return {choose_partition(LEADERS, turn, faults=faults, now_ms=now_ms) for turn in range(6)}
+def taken(brokers: BrokerWatch) -> set[int]:
+    return {choose_partition(LEADERS, turn, brokers=brokers) for turn in range(6)}
 
 
-def away(*brokers: int) -> FaultTable:
-    faults = FaultTable()
+def away(*brokers: int) -> BrokerWatch:
+    watch = BrokerWatch()
     for broker in brokers:
-        faults.failed(broker, now_ms=0, reachable=False)
-    return faults
+        watch.connection_failed(KafkaError(KafkaError._TRANSPORT, f"kafka:9092/{broker}: Failed"))
+    return watch
 
 
 def test_an_available_broker_is_taken_before_a_banned_one() -> None:
-    faults = FaultTable()
-    faults.answered(1, latency_ms=600, now_ms=0)  # banned for 2 s
-    faults.answered(3, latency_ms=600, now_ms=0)
-    assert taken(faults, now_ms=1_000) == {1}
-    assert taken(faults, now_ms=2_000) == {0, 1, 2}
+    now_ms = 0
+    watch = BrokerWatch(lambda: now_ms)
+    watch.answered(1, latency_ms=600)  # banned for 2 s
+    watch.answered(3, latency_ms=600)
+    now_ms = 1_000
+    assert taken(watch) == {1}
+    now_ms = 2_000
+    assert taken(watch) == {0, 1, 2}
 
 
 def test_a_reachable_broker_is_taken_before_an_unreachable_one() -> None:
-    faults = away(1, 2)
-    faults.failed(3, 0, reachable=True)
-    assert taken(faults) == {2}
+    watch = away(1, 2)
+    watch.silent(3)
+    assert taken(watch) == {2}
 
 
 def test_with_every_broker_at_fault_any_is_taken() -> None:

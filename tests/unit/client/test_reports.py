@@ -32,14 +32,6 @@ def send(polled: PolledProducer) -> ThreadReport:
     return report
 
 
-def test_a_thread_goes_on_after_the_poll_that_had_its_report() -> None:
-    polled = PolledProducer(Producer, "test")
-    report = send(polled)
-    report.wait(60)
-    assert report.message is not None
-    assert polled.close(1) == 0
-
-
 def test_a_thread_whose_time_is_over_goes_on_without_a_report() -> None:
     polled = PolledProducer(lambda: Producer(is_silent=True), "test")
     report = send(polled)
@@ -113,34 +105,15 @@ async def test_a_coroutine_may_wait_a_second_time() -> None:
     assert report.message is STORED
 
 
-class Ops:
-    """A producer of ops with both of its Kafka producers."""
-
-    def __init__(self) -> None:
-        self.one_way, self.confirming = Producer(), Producer()
-        self.counters = Counters()
-        self.failed: Any = None
-        self.polled = PolledProducer(lambda: self.confirming, "test")
-        self.ops = OpProducer(self.open, lambda: self.polled, "op", "g", self.counters)
-
-    def open(self, _on_error: Any, on_failure: Any) -> Any:
-        self.failed = on_failure
-        return self.one_way
-
-
-def test_an_op_that_failed_is_counted() -> None:
-    ops = Ops()
-    record = SimpleNamespace(key=lambda: b"id", value=lambda: b"41", partition=lambda: 2)
-    ops.failed(KafkaError(KafkaError._MSG_TIMED_OUT), record)
-    assert ops.counters.snapshot()[ClientEvent.OP_FAILED] == 1
-
-
 @pytest.mark.parametrize("error", [None, KafkaError(KafkaError._MSG_TIMED_OUT)])
 def test_an_answer_to_a_check_is_confirmed(error: KafkaError | None) -> None:
-    ops = Ops()
-    ops.confirming.error = error
-    assert ops.ops.send_confirmed(Op(2, 41, "g", "id", 8), 10) is (error is None)
-    assert ops.counters.snapshot()[ClientEvent.OP_FAILED] == (0 if error is None else 1)
+    confirming, one_way, counters = Producer(), Producer(), Counters()
+    confirming.error = error
+    polled = PolledProducer(lambda: confirming, "test")
+    open_producer: Any = lambda *_: one_way  # noqa: E731
+    ops = OpProducer(open_producer, lambda: polled, "op", "g", counters)
+    assert ops.send_confirmed(Op(2, 41, "g", "id", 8), 10) is (error is None)
+    assert counters.snapshot()[ClientEvent.OP_FAILED] == (0 if error is None else 1)
 
 
 def test_half_and_op_topic_have_as_many_partitions() -> None:

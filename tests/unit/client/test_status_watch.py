@@ -80,19 +80,6 @@ def test_what_is_no_status_changes_nothing(value: bytes | None) -> None:
     known.close(60)
 
 
-def test_a_topic_that_can_not_be_read_says_nothing() -> None:
-    class Forbidden(Topic):
-        def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
-            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-
-    topic = Forbidden()
-    watch = started(topic)
-
-    watch.require_accepting()
-    watch.close(60)
-    assert topic.is_closed
-
-
 def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() -> None:
     class Leaderless(Topic):
         is_followed = False
@@ -114,3 +101,4 @@ def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() ->
     with pytest.raises(SendError):
         watch.require_accepting()
     watch.close(60)
+    assert topic.is_closed

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.unit.client.producer_playing import QuietProducer
 
-from checkback.client.checks.pool import CheckPool
 from checkback.client.checks.service import CheckService
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
 from checkback.client.kafka.status_watch import StatusWatch
@@ -68,20 +67,6 @@ def test_waiters_are_woken_where_the_sample_fails() -> None:
         raise RuntimeError("can't start new thread")
 
     assert is_reported(PolledProducer(Poll, "test", sample))
-
-
-def test_a_check_that_ends_its_thread_leaves_the_pool_as_it_was() -> None:
-    done = threading.Event()
-
-    def work(job: Any) -> None:
-        job()
-
-    pool: CheckPool[Any] = CheckPool("test", threads=1, held=5, work=work)
-    pool.start()
-    pool.offer(leave)
-    pool.offer(done.set)
-    assert done.wait(60)
-    assert pool.close(60) == 0
 
 
 def test_checks_are_read_again_after_whatever_was_raised() -> None:

@@ -107,7 +107,7 @@ def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together
 def _waits(thread: threading.Thread) -> bool:
     """Tell whether a thread asks, or waits for the one that does."""
     frame: Any = sys._current_frames().get(thread.ident or 0)
-    while frame is not None and frame.f_code.co_name != "_learn_limit":
+    while frame is not None and frame.f_code.co_name != "prepare":
         frame = frame.f_back
     return frame is not None and "question" in frame.f_locals
 

@@ -13,11 +13,11 @@ from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.console import overview as figures
 from checkback.console.overview import (
-    MetricSamples,
     Snapshot,
     announced_metrics,
     batch_times_ms,
     figures_of,
+    parse_samples,
     rates_of,
     read_samples,
 )
@@ -53,7 +53,7 @@ checkback_batch_write_seconds_count 10
 
 
 def test_the_metrics_become_a_snapshot() -> None:
-    told = figures_of(MetricSamples.parse(TEXT), 1_000_090_000)
+    told = figures_of(parse_samples(TEXT), 1_000_090_000)
 
     assert (told["pending"], told["oldest_age_ms"]) == (41, 12_500)
     assert told["totals"] == {"prepared": 1100, "committed": 1000, "refused": 7}
@@ -66,7 +66,7 @@ def test_before_its_first_batch_a_job_has_no_last_one() -> None:
     text = (
         TEXT.replace("1.0e6", "0").replace(" 75\n", " NaN\n").replace(" 3\n# TYPE", " NaN\n# TYPE")
     )
-    told = figures_of(MetricSamples.parse(text), 1_000_090_000)
+    told = figures_of(parse_samples(text), 1_000_090_000)
 
     assert (told["oldest_unread_ms"], told["batch_age_ms"]) == (None, None)
 

@@ -21,7 +21,7 @@ from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.console import facts as kafka_facts
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.facts import GroupRow, KafkaFacts
-from checkback.console.overview import FigureSampler, History
+from checkback.console.overview import History, sampling
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
 from checkback.operations.doctor.judgements import GroupFacts, judge_group
@@ -127,11 +127,9 @@ def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
             return stage.snapshots.read()
 
     history = History()
-    sampler = FigureSampler(Failing(), history, interval_s=0.001)  # type: ignore[arg-type]
-    sampler.start()
-    while not history.taken:
-        pass
-    sampler.stop()
+    with sampling(Failing(), history, interval_s=0.001):  # type: ignore[arg-type]
+        while not history.taken:
+            pass
 
     assert history.latest is not None
     assert history.latest.pending == 11

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from checkback.commands.acl import Central, _grants
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.topics import TopicNames
 from checkback.security.grants import (
     Grant,
     Resource,
@@ -17,10 +17,9 @@ from checkback.security.grants import (
     operator_grants,
     pipeline_grants,
     relay_grants,
-    relayed_pipeline_grants,
 )
 
-NAMES = TopicNames("eu.")
+SETTINGS = Settings(topic_prefix="eu.")
 
 
 def rights(grants: list[Grant], *, is_optional: bool = False) -> set[tuple[str, str, str]]:
@@ -33,7 +32,7 @@ def rights(grants: list[Grant], *, is_optional: bool = False) -> set[tuple[str, 
 
 
 def test_with_groups_the_pipeline_may_ask_only_them() -> None:
-    found = rights(pipeline_grants(NAMES, "checkback", ["paid"], ["orders", "stock"]))
+    found = rights(pipeline_grants(SETTINGS, ["paid"], ["orders", "stock"]))
 
     assert {name for _, name, _ in found if "CHECK_" in name} == {
         "eu.RMQ_SYS_TRANS_CHECK_orders",
@@ -44,7 +43,7 @@ def test_with_groups_the_pipeline_may_ask_only_them() -> None:
 
 def test_only_relay_and_pipeline_may_write_what_is_believed() -> None:
     decided = ("topic", "eu.RMQ_SYS_TRANS_DECIDED_TOPIC", "Write")
-    relay = rights(relay_grants(NAMES, "checkback", ["paid"]))
+    relay = rights(relay_grants(SETTINGS, ["paid"]))
 
     assert decided in relay
     assert ("group", "checkback-relay", "Read") in relay
@@ -52,8 +51,8 @@ def test_only_relay_and_pipeline_may_write_what_is_believed() -> None:
     assert {name for kind, name, right in relay if kind == "topic" and right == "Write"} == {
         "paid", decided[1],
     }  # fmt: skip
-    assert decided in rights(relayed_pipeline_grants(NAMES, "checkback"))
-    assert decided not in rights(pipeline_grants(NAMES, "checkback", ["paid"]))
+    assert decided in rights(pipeline_grants(replace(SETTINGS, relay=True), ["paid"]))
+    assert decided not in rights(pipeline_grants(SETTINGS, ["paid"]))
 
 
 @pytest.mark.parametrize("central", [pipeline_grants, operator_grants, relay_grants])
