@@ -116,6 +116,24 @@ def test_a_try_counts_on_from_the_parts_before_it(monkeypatch: pytest.MonkeyPatc
     assert not before.skipped
 
 
+@pytest.mark.parametrize(
+    ("marker", "is_kept"),
+    [(None, True), (Marker(0, 0), True), *((Marker(0, 0, rows_done=n), False) for n in (1, 2))],
+)
+def test_a_try_after_a_part_sees_what_other_writers_have_written(
+    monkeypatch: pytest.MonkeyPatch, marker: Marker | None, *, is_kept: bool
+) -> None:
+    def producer() -> Any:
+        return SimpleNamespace(marker=marker, is_spent=False, client=0, close=lambda: None)
+
+    monkeypatch.setattr(writer, "MarkedProducer", lambda *_: producer())
+    one = made()
+    kept = one._producer = producer()
+    one._last_batch = -1
+
+    assert (one._open(0) is kept) == is_kept
+
+
 class SlowProducer:
     """A producer that needs a second for a record; its brokers abort old transactions."""
 

@@ -111,7 +111,7 @@ def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
 ) -> None:
     limits: list[float] = []
 
-    def note(_: Any, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
+    def note(_: object, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
         limits.append(until_s)
         return [TopicPartition(one.topic, one.partition, 7 - one.partition * 8) for one in wanted]
 
@@ -123,3 +123,25 @@ def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
 
     assert limits == [130.0, 105.0, 130.0]
     assert found == [{0: Marker(7, 0, BY_HAND)}] * 3
+
+
+@pytest.mark.parametrize("is_hasty", [True, False])
+def test_a_look_before_fencing_waits_for_no_open_transaction(
+    monkeypatch: pytest.MonkeyPatch, *, is_hasty: bool
+) -> None:
+    asked: list[object] = []
+
+    def read(consumer: object, *_: object) -> list[TopicPartition]:
+        asked.append(consumer)
+        return []
+
+    opened: dict[str, object] = {}
+    monkeypatch.setattr(marker, "committed_offsets", read)
+    monkeypatch.setattr(
+        MarkerStore, "_open", lambda _, kind: opened.setdefault(kind, SimpleNamespace(close=int))
+    )
+
+    assert (
+        marker.markers_of(SinkSettings(Settings(), "query", {}, 9_000), 2, is_hasty=is_hasty) == {}
+    )
+    assert asked == [opened["read_uncommitted" if is_hasty else "read_committed"]]
