@@ -26,7 +26,7 @@ from checkback.checkpoints.own_files.identity import FILE, FORMAT, CheckpointIde
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
-from checkback.protocol.topics import DAY_MS, TopicPlan, breaking_configs, plan_topics
+from checkback.protocol.topics import DAY_MS, breaking_configs, plan_topics
 from checkback.sinks.kafka.cluster.topic_directory import LASTING_ERRORS
 from checkback.sinks.kafka.cluster.transient_errors import (
     PAUSE_S,
@@ -122,7 +122,11 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     require_usable_clients(settings, connection)
     admin = AdminClient(connection)
     names = settings.topics
-    needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
+    needed = [
+        plan.name
+        for plan in plan_topics(settings, state_partitions(settings))
+        if plan.name != names.status
+    ]
     try:
         cluster = retry_transient(lambda: _cluster(admin), TIMEOUT_S)
         found = describe_topics(admin, needed)
@@ -259,18 +263,6 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
         )
 
 
-def _plans(settings: Settings) -> list[TopicPlan]:
-    return plan_topics(
-        settings.topics,
-        half_partitions=settings.half_partitions,
-        state_partitions=state_partitions(settings),
-        half_retention_ms=settings.half_retention_ms,
-        max_message_bytes=settings.max_message_bytes,
-        keep_compression=settings.keep_compression,
-        relay=settings.relay,
-    )
-
-
 def _cluster(admin: AdminClient) -> Any:
     """Return the cluster's id and its brokers; one that has just died is still among them."""
     asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
@@ -366,7 +358,7 @@ def _require_configs(settings: Settings, admin: AdminClient) -> int | None:
     """Refuse topics with settings that lose records; return how long marks are kept, if seen."""
     names = settings.topics
     marks_kept_ms = None
-    for plan in _plans(settings):
+    for plan in plan_topics(settings, state_partitions(settings)):
         breaking = breaking_configs(names, plan.name)
         if not breaking:
             continue
