@@ -9,7 +9,7 @@ import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from threading import Event
+from threading import Event, current_thread
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -99,14 +99,14 @@ class RunBatch:
             StoppedBetweenBatchesError: no further batch may be begun.
             FencedError: a younger job runs.
         """
-        self.observed.batch_begun()
+        self.observed.health.batch_begun(current_thread())
         try:
             self._run(outcomes, batch_id)
         except Exception:
-            self.observed.batch_over()
+            self.observed.health.batch_over()
             raise
         # After anything else the thread may be gone: then /healthz says so.
-        self.observed.batch_over()
+        self.observed.health.batch_over()
 
     def _run(self, outcomes: DataFrame, batch_id: int) -> None:
         if self.stopping.is_set():

@@ -363,11 +363,11 @@ class Job:
         next_line_s = time.monotonic() + interval_s
         read = OffsetPublisher(self.settings.application_id, self.settings.connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
-            self._observed.beat()
+            self._observed.health.beat()
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)
-                self._observed.looked(last, self._held_ms(last))
+                self._observed.metrics.take_spark_progress(last, self._held_ms(last))
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
                 self._require_own_topics()
@@ -379,7 +379,7 @@ class Job:
                 self._stopping.set()
             self._observed.access_looked(self._access.problem)
         if self._is_over:
-            self._observed.ending()
+            self._observed.health.ending()
         if self._stopping.is_set():
             # Half a batch by other rules could never be finished.
             end_between_batches(spark, query, lambda: not self._is_over)
@@ -417,7 +417,7 @@ class Job:
         # A group is asked once a minute; the warning stays until a member answers.
         asked = self.progress.take_asked_groups() | self._silent
         silent, stalls, short = self._looked_at_brokers(asked)
-        age_s = self._observed.batch_age_s
+        age_s = self._observed.health.batch_age_s()
         writing_ms = self.progress.writing_ms(time.monotonic())
         line = replace(
             self.progress.line(self.now_ms(), batch_ms),

@@ -93,8 +93,8 @@ def test_a_batch_is_at_work_until_spark_has_its_answer() -> None:
     """Where its thread is gone before, /healthz has to know that one was at work."""
     told: list[str] = []
     observed = MagicMock(log_level="INFO")
-    observed.batch_begun, observed.batch_over = (
-        lambda: told.append("begun"), lambda: told.append("over"),
+    observed.health.batch_begun, observed.health.batch_over = (
+        lambda _: told.append("begun"), lambda: told.append("over"),
     )  # fmt: skip
     panics = MagicMock(side_effect=PanicError)
 
