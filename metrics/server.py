@@ -175,11 +175,12 @@ def _is_local(peer: str, host: str) -> bool:
     A name other than localhost might be one that a page in a browser had pointed here.
     """
     name = host.rsplit(":", 1)[0].strip("[]")
-    return _is_loopback(peer) and (name == "localhost" or _is_loopback(name))
+    return is_loopback(peer) and is_loopback(name)
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"
