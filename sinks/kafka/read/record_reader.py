@@ -24,7 +24,7 @@ from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
-    UnreadableRecord,
+    RecordCopy,
     readable,
 )
 
@@ -155,7 +155,7 @@ class RecordReader:
     def _found(self, offset: int, message: Message | None, at: int) -> PlacedRecord | None:
         if self._why_unreadable:
             place = RecordOrigin(self.topic, self._partition, offset)
-            record, self._why_unreadable = UnreadableRecord(place, self._why_unreadable), ""
+            record, self._why_unreadable = RecordCopy(place, self._why_unreadable), ""
             return record
         if message is None or at != offset or message.error() is not None:
             return None
