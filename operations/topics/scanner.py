@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.operations.topics.position import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
+from checkback.sinks.kafka.cluster.transient_errors import is_transient, listed_topics, said_by
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import COMMITTED, EARLIEST, listed_offsets
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER
@@ -101,18 +101,7 @@ class TopicScanner:
         Raises:
             BrokerError: the brokers do not answer, or do not say whether it exists.
         """
-        # List all topics: asking for one by name makes some brokers create it.
-        try:
-            known = retry_transient(
-                lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S
-            )
-        except KafkaException as error:
-            raise BrokerError(
-                f"The topics can't be listed: {said_by(error)}.",
-                remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is "
-                "wrong.",
-            ) from error
-        found = known.topics.get(topic)
+        found = listed_topics(self._consumer, TIMEOUT_S).get(topic)
         if found is None and not may_be_hidden:
             self._require_told(topic)
         return [] if found is None else sorted(found.partitions)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.cluster.transient_errors import renew_metadata
+from checkback.sinks.kafka.cluster.transient_errors import listed_topics, renew_metadata
 from checkback.sinks.kafka.transaction.errors import cause_of
 
 TIMEOUT_S: Final = 30.0
@@ -189,15 +189,9 @@ class TopicDirectory:
             self._look_at(list(self._known))
 
     def _list(self) -> None:
-        try:
-            metadata = self.admin.list_topics(timeout=TIMEOUT_S)
-        except KafkaException as error:
-            raise BrokerError(
-                f"The topics can't be listed: {cause_of(error).str()}.",
-                remedy="Check that the brokers are up and that the pipeline may describe topics.",
-            ) from error
+        found = listed_topics(self.admin, TIMEOUT_S, retry_s=0)
         self._partitions = {
-            name: topic.partitions for name, topic in metadata.topics.items() if topic.error is None
+            name: topic.partitions for name, topic in found.items() if topic.error is None
         }
         self._is_fresh = True
         self._listed_s = self.clock_s()
