@@ -146,8 +146,8 @@ def repartition(
     """
     find_java()
     # Imported late, because Spark loads slowly.
-    from checkback.operations.checkpoint.open import open_checkpoint
-    from checkback.operations.checkpoint.repartition import look_ahead, require_not_running
+    from checkback.operations.checkpoint.open import open_checkpoint, require_not_running
+    from checkback.operations.checkpoint.repartition import look_ahead
     from checkback.operations.checkpoint.repartition import repartition as change
     from checkback.streaming.start.preflight import require_settings
 
