@@ -114,7 +114,7 @@ class BrokerChecks:
         yield from judge_topics(plans, self.found, self.settings.topics)
         half = self.found.get(self.settings.topics.half)
         if half is not None:
-            yield judge_retention(self.settings, half, self.settings.pending_window_ms)
+            yield judge_retention(self.settings, half, self.settings.half_retention_ms)
 
     def _relay(self) -> Findings:
         """Yield whether a relay is alive, where the job needs one."""
