@@ -121,7 +121,7 @@ class Ops:
         self.counters = Counters()
         self.failed: Any = None
         self.polled = PolledProducer(lambda: self.confirming, "test")
-        self.ops = OpProducer(self.open, lambda: self.polled, "op", "g", self.counters)
+        self.ops = OpProducer(self.open, lambda: self.polled, "op", self.counters)
 
     def open(self, _on_error: Any, on_failure: Any) -> Any:
         self.failed = on_failure
