@@ -66,7 +66,7 @@ def is_transient(error: BaseException, codes: Collection[int] = PASSING) -> bool
 def retry_transient(
     ask: Callable[[], Result],
     retry_s: float,
-    pause: Callable[[float], object] = time.sleep,
+    pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
     codes: Collection[int] = PASSING,
 ) -> Result:
     """Return what `ask` returns; ask again while it raises a state that passes by itself.
