@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_char, c_char_p, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -154,25 +153,6 @@ def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
         native.functions.sender_free(address)
 
 
-@dataclass(slots=True)
-class _Silence:
-    """Counts the polls without a record at one offset."""
-
-    offset: int = -1
-    polls: int = 0
-
-    def count_silent_poll(self, position: TopicPartition) -> None:
-        """Count a poll without a record at this offset.
-
-        Raises:
-            BrokerError: there were too many such polls in a row.
-        """
-        self.polls = self.polls + 1 if position.offset == self.offset else 1
-        self.offset = position.offset
-        if self.polls == SILENCE_POLLS_MAX:
-            raise silence_error(position)
-
-
 class SendTarget(NamedTuple):
     """The destination of finals.
 
@@ -229,14 +209,16 @@ class NativeReader:
         Raises:
             BrokerError: the topic can't be read, or the brokers gave nothing for a minute.
         """
-        progress, silence = ForwardedCount(), _Silence()
+        progress, silent_at, silent_polls = ForwardedCount(), -1, 0
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
                 if why == StopReason.SILENT:
                     position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
                     if self._is_behind_end(position):
                         return
-                    silence.count_silent_poll(position)
+                    silent_polls = silent_polls + 1 if position.offset == silent_at else 1
+                    silent_at = position.offset
+                    _require_answer(silent_polls, position)
                 elif why == StopReason.READING_FAILED:
                     text = progress.said.decode("utf-8", "replace") or None
                     require_passing(KafkaError(progress.code, text), self._topic, partition)
@@ -286,6 +268,11 @@ class NativeReader:
                 self._address, position.partition, position.offset, timeout_ms
             )
         )
+
+
+def _require_answer(silent_polls: int, position: TopicPartition) -> None:
+    if silent_polls == SILENCE_POLLS_MAX:
+        raise silence_error(position)
 
 
 def _setting_text(value: object) -> bytes:

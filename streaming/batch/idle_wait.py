@@ -41,19 +41,6 @@ WATCH: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedBatch:
-    """The facts of a finished batch.
-
-    Args:
-        did_nothing: whether it read nothing and called no page.
-    """
-
-    batch_id: int
-    ends: Offsets
-    did_nothing: bool
-
-
 @dataclass(slots=True)
 class RecordWatch:
     """Waits for the first record after given offsets; reads nothing the rest of the time.
@@ -130,16 +117,20 @@ class Idling:
     def __post_init__(self) -> None:
         self._let_go_s = self.steady_s()
 
-    def hold(self, batch: FinishedBatch) -> None:
-        """Return when the next batch may come."""
+    def hold(self, batch_id: int, ends: Offsets, *, did_nothing: bool) -> None:
+        """Return when the next batch may come.
+
+        Args:
+            did_nothing: whether the batch that ends there read nothing and called no page.
+        """
         begun_s = self.steady_s()
-        if batch.did_nothing:
-            self._sleep(batch.ends, begun_s + SLEEP_S_MAX)
+        if did_nothing:
+            self._sleep(ends, begun_s + SLEEP_S_MAX)
         self.stopping.wait(max(0.0, self._let_go_s + self.interval_s - self.steady_s()))
         self._let_go_s = self.steady_s()
         self._held_ms = {
-            batch.batch_id - 1: self.held_ms_of(batch.batch_id - 1),
-            batch.batch_id: int((self._let_go_s - begun_s) * 1_000),
+            batch_id - 1: self.held_ms_of(batch_id - 1),
+            batch_id: int((self._let_go_s - begun_s) * 1_000),
         }
 
     def held_ms_of(self, batch_id: int) -> int:

@@ -67,7 +67,10 @@ class Observation:
         instruments.watch("checkback_ready", lambda: float(self.health.ready().is_well))
         self._access_problem = ""
         self._levels: dict[str, SetLevel] = {LOGGER: self._set_level}
-        self._server = _server(settings, Endpoint(instruments.registry, self.health, self._levels))
+        self._server = _server(
+            settings,
+            Endpoint(instruments.registry, self.health.alive, self.health.ready, self._levels),
+        )
 
     @property
     def url(self) -> str | None:
