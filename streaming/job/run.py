@@ -248,12 +248,8 @@ class Job:
                 raise explain(failure, log_path(self.settings.log_file))
             return failure is None
 
-        def decided(partitions: int) -> DecidedTopic:
-            return DecidedTopic(self.settings, self.settings.connection(), partitions)
-
-        def tick() -> None:
-            write_tick(self.settings)
-
+        decided = partial(DecidedTopic, self.settings, self.settings.connection())
+        tick = partial(write_tick, self.settings)
         self._relay = RelaySwitch(self.settings, store, decided, tick, self.now_ms)
         return DirectOpTopic(store, topics, ends, self.now_ms).leave(run) and self._relay.prepare(
             run
