@@ -21,6 +21,7 @@ from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.own_files.batch_terms import AccessVersion, newest_terms
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.checkpoints.pending.status import read_page_statuses
+from checkback.checkpoints.spark_internals import set_micro_batches_log
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import ORDER_BY_KEY, Settings
 from checkback.protocol.connection import spark_settings
@@ -38,7 +39,6 @@ from checkback.streaming.batch.stop import (
     WATCH_S,
     end_between_batches,
     is_own_stop,
-    restore_log_level,
     stop_signals,
     wait_for_end,
 )
@@ -219,7 +219,7 @@ class Job:
             if not self._watch(spark, query):
                 return
             is_first = False
-            restore_log_level(spark)
+            set_micro_batches_log(spark, "ERROR")  # a query that was ended left it off
             self._stopping.clear()
             if self._is_over:
                 self._stopping.set()
