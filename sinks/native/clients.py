@@ -167,28 +167,30 @@ class SendTarget(NamedTuple):
 
 
 class NativeReader:
-    """A consumer, with the records that it has read ahead.
-
-    Raises:
-        BrokerError: librdkafka does not take the settings.
-    """
+    """A consumer of one topic, made at the first read, with the records that it has read ahead."""
 
     def __init__(self, native: Native, settings: Mapping[str, Any], topic: str) -> None:
+        self.native = native
         self._functions = native.functions
+        self._settings = settings
         self._topic = topic
         self._topic_name = topic.encode()  # kept: forward.c does not copy it
-        words = [word for pair in settings.items() for word in map(_setting_text, pair)]
+        self._address: int | None = None
+
+    def _opened(self) -> int:
+        words = [word for pair in self._settings.items() for word in map(_setting_text, pair)]
         text = ctypes.create_string_buffer(512)
         ended = (c_char_p * (len(words) + 1))(*words, None)
-        self._address = self._functions.reader_new(
+        address: int = self._functions.reader_new(
             ended, self._topic_name, RUN_GAP_MAX, text, len(text)
         )
-        if not self._address:
+        if not address:
             raise BrokerError(
-                f"No consumer of {topic} can be made: {text.value.decode()}.",
+                f"No consumer of {self._topic} can be made: {text.value.decode()}.",
                 remedy="Check the kafka.* settings.",
-                topic=topic,
+                topic=self._topic,
             )
+        return address
 
     def forward(
         self,
@@ -207,8 +209,11 @@ class NativeReader:
             notes: takes a row for each offset.
 
         Raises:
-            BrokerError: the topic can't be read, or the brokers gave nothing for a minute.
+            BrokerError: the topic can't be read, the brokers gave nothing for a minute, or
+                librdkafka does not take the settings.
         """
+        if self._address is None:
+            self._address = self._opened()
         progress, silent_at, silent_polls = ForwardedCount(), -1, 0
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
@@ -230,11 +235,14 @@ class NativeReader:
 
     def rest(self) -> None:
         """Ask the brokers for nothing until the next call."""
-        self._functions.reader_rest(self._address)
+        if self._address is not None:
+            self._functions.reader_rest(self._address)
 
     def close(self) -> None:
         """Give the connection up."""
-        self._functions.reader_free(self._address)
+        if self._address is not None:
+            self._functions.reader_free(self._address)
+            self._address = None
 
     def _step(
         self,

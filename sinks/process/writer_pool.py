@@ -113,7 +113,7 @@ class Writers:
             return None
         return self._forwarders.setdefault(
             settings.query_id,
-            NativeHalfReader(dict(settings.connection), settings.topics.half, found),
+            NativeHalfReader(found, settings.connection, settings.topics.half),
         )
 
     def _directory(self, settings: SinkSettings) -> TopicDirectory:

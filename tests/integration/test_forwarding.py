@@ -222,7 +222,8 @@ def test_what_the_consumer_is_told_in_place_of_a_half_is_raised(world: World) ->
     world.delete_halves_before(1)
     writer = world.writer()
     assert writer.forwarder is not None
-    writer.forwarder.connection["auto.offset.reset"] = "error"
+    known = writer.forwarder._settings
+    writer.forwarder._settings = {**known, "auto.offset.reset": "error"}
 
     with pytest.raises(BrokerError, match=r"Reading .*-0 failed") as failure:
         writer.write([commits(0)], 0)

@@ -80,7 +80,7 @@ def left_of(world: World, count: int) -> list[bool]:
     """Commit that many halves, and return which of them the compiled part left to Python."""
     writer = world.writer()
     assert writer.forwarder is not None
-    reader = writer.forwarder.reader
+    reader = writer.forwarder
     forward = reader.forward
     lefts: list[list[bool]] = []
 
