@@ -28,7 +28,7 @@ from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.ledger.notes import HeaderCollectingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.native.finals import NativeFinals, NativeHalfReader
-from checkback.sinks.partition.chunks import Step, Steps
+from checkback.sinks.partition.chunks import Step, steps_of
 from checkback.sinks.partition.records_to_send import BatchOutputs
 from checkback.sinks.partition.rejections import KnownRejections
 from checkback.sinks.report import BatchReport, report_of
@@ -143,7 +143,7 @@ class BatchWriter:
         rows_done = rows_written(marker, batch_id)
         rows_max = max(1, self.settings.transaction_rows_max // self._slowness)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for step in Steps(outcomes, rows_done, rows_max):
+            for step in steps_of(outcomes, rows_done, rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
                     break
