@@ -31,7 +31,6 @@ from checkback.protocol.properties import first_value
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.native.clients import NativeSender
 from checkback.sinks.native.library import native
-from checkback.sinks.partition.writer import BatchWriter
 from checkback.state import Action
 from checkback.state.formats.identity import identity_words
 from checkback.state.formats.outcome import REST_UNKNOWN
@@ -259,14 +258,6 @@ class Asked:
 
     offsets: list[int] = field(default_factory=list)
 
-    @classmethod
-    def by_writer_of(cls, world: World) -> tuple[BatchWriter, list[int]]:
-        """Return a writer, and what it will ask of such a reader."""
-        writer, asked = world.writer(), cls()
-        writer.halves.close()
-        writer.halves = asked
-        return writer, asked.offsets
-
     def read(self, partition: int, offsets: NDArray[np.int64]) -> Iterator[tuple[int, None]]:
         assert partition == 0
         self.offsets.extend(offsets.tolist())
@@ -276,27 +267,17 @@ class Asked:
         pass
 
 
-def test_finals_are_forwarded_at_all(world: World) -> None:
-    """Else each of these tests would pass by what Python does."""
-    world.halves([b"a", b"b"])
-    writer, asked = Asked.by_writer_of(world)
-
-    report = writer.write([commits(0, 1)], 0)
-
-    assert report.counts["finals"] == 2
-    assert asked == []
-    assert bodies(world, world.real) == [b"a", b"b"]
-
-
 def test_a_half_that_was_decided_is_forwarded_and_another_is_left(world: World) -> None:
+    """Else each of these tests would pass by what Python does."""
     world.halves([b"a", b"b", b"c"])
-    writer, asked = Asked.by_writer_of(world)
+    writer, asked = world.writer(), Asked()
+    writer.halves.close()
+    writer.halves = asked
     identities = ids_of_halves(3)
     identities[1] = identities[0]
 
-    with pytest.raises(
-        ValueError, match="argument 2 is longer"
-    ):  # of what it is asked for it finds nothing
+    # Of what it is asked for it finds nothing.
+    with pytest.raises(ValueError, match="argument 2 is longer"):
         writer.write([of_halves(commits(0, 1, 2), identities)], 0)
 
-    assert asked == [1]
+    assert asked.offsets == [1]

@@ -10,14 +10,12 @@ import pytest
 from tests.integration.bad_records import bodies, make_topic, refused, set_config
 from tests.integration.sinking import World, commits, delete_topic, outcome
 
-from checkback.protocol.errors import FencedError
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.partition.writer import BatchWriter
 from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
@@ -102,16 +100,6 @@ def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> N
     assert text_value(headers, "REAL_TOPIC") == f"{world.real}-nowhere"
 
 
-def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(world: World) -> None:
-    world.halves([b"a", bytes(2_000_000), b"c"])
-
-    world.writer().write([commits(0, 1, 2)], 0)
-
-    assert bodies(world, world.real) == [b"a", b"c"]
-    [(body, facts)] = refused(world)
-    assert (body, facts["reason"]) == (bytes(2_000_000), "FINAL_TOO_LARGE")
-
-
 def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: World) -> None:
     small = make_topic(world, "lowered")
     world.halves([b"x" * 500, b"y" * 50_000, b"z" * 500], real=small)
@@ -159,18 +147,6 @@ def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     assert bodies(world, world.names.refused) == [b"b"]
 
 
-def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world: World) -> None:
-    world.halves([b"a"])
-
-    world.writer().write([outcome((Action.CHECK, 0, 3))], 0)
-
-    [(_, body, headers)] = world.read(world.names.check("g"))
-    assert body == b"a"
-    assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "3"
-    assert text_value(headers, "TRAN_PREPARED_QUEUE_OFFSET") == "0"
-    assert text_value(headers, "REAL_TOPIC") == world.real
-
-
 def test_a_check_without_a_check_topic_is_told_to_the_state(world: World) -> None:
     world.halves([b"a"], group="nobody")
 
@@ -195,25 +171,6 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
     assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "15"
     [(body, facts)] = refused(world)
     assert (body, facts["reason"]) == (b"b", "HALF_WITHOUT_GROUP")
-
-
-def test_two_writers_that_fight_end_with_a_clear_error(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.halves([b"a"])
-    writer = world.writer()
-    honest = BatchWriter._open
-
-    def open_and_lose(self: BatchWriter, batch_id: int) -> MarkedProducer:
-        producer = honest(self, batch_id)
-        MarkedProducer(world.settings, 0)
-        return producer
-
-    monkeypatch.setattr(BatchWriter, "_open", open_and_lose)
-    with pytest.raises(FencedError):
-        writer.write([commits(0)], 0)
-
-    assert world.read(world.real) == []
 
 
 def test_a_reading_that_was_given_up_loses_nothing_for_the_next_try(world: World) -> None:
