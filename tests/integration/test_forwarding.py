@@ -206,16 +206,6 @@ def test_more_than_the_queue_of_the_producer_holds(world: World) -> None:
     assert [int(body[:6]) for body in bodies(world, world.real)] == list(range(100))
 
 
-def test_a_half_that_retention_took_is_lost_and_the_next_is_final(world: World) -> None:
-    world.halves([b"a", b"b", b"c"])
-    world.delete_halves_before(2)
-
-    report = world.writer().write([commits(0, 1, 2)], 0)
-
-    assert report.counts["halves_lost"] == 2
-    assert [body for _, body, _ in world.read(world.real)] == [b"c"]
-
-
 def test_what_the_consumer_is_told_in_place_of_a_half_is_raised(world: World) -> None:
     world.halves([b"a", b"b"])
     world.delete_halves_before(1)

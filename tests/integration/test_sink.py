@@ -16,7 +16,6 @@ from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
 
@@ -35,33 +34,6 @@ def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(wor
         "TRAN_PREPARED_QUEUE_OFFSET": b"1",
         "TRAN_HALF_QUEUE_ID": b"0",
     }
-
-
-def test_a_batch_written_again_by_the_same_or_another_process_writes_nothing(world: World) -> None:
-    world.halves([b"a", b"b"])
-    first = world.writer()
-    first.write([commits(0)], 0)
-
-    again = first.write([commits(0)], 0)
-    successor = world.writer().write([commits(0)], 0)
-
-    assert again.skipped
-    assert successor.skipped
-    assert bodies(world, world.real) == [b"a"]
-
-
-def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
-    world.halves([b"a", b"b"])
-    killed = MarkedProducer(world.settings, 0)
-    killed.begin()
-    outputs = world.writer()._outputs(killed, BatchReport(0), 0)
-    for output in outputs.records_for([commits(0)], 0, 0):
-        killed.send(output)
-    killed.flush()
-
-    world.writer().write([commits(0)], 0)
-
-    assert bodies(world, world.real) == [b"a"]
 
 
 def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_moved(
