@@ -46,6 +46,16 @@ def relay_group(application_id: str) -> str:
     return f"{application_id}-relay"
 
 
+class _Name:
+    """A topic's name, behind the prefix."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, names: TopicNames, _: type[TopicNames]) -> str:
+        return names.prefix + self._name
+
+
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """The names of Checkback's topics under one prefix.
@@ -58,6 +68,24 @@ class TopicNames:
 
     prefix: str = ""
     rules: str = ""
+    half = _Name(HALF_TOPIC)
+    """Half messages."""
+    op = _Name(OP_TOPIC)
+    """Ops, in the partition number of their half."""
+    direct_op = _Name(DIRECT_OP_TOPIC)
+    """What producers delivered before an upgrade: read to its end once, and written no more."""
+    feedback = _Name(FEEDBACK_TOPIC)
+    """What the pipeline tells itself: checks that found no topic, and ticks."""
+    discarded = _Name(DISCARDED_TOPIC)
+    """Half messages that were given up."""
+    refused = _Name(REFUSED_TOPIC)
+    """Records that could not be taken, with the reason."""
+    settled = _Name(SETTLED_TOPIC)
+    """Marks of what was decided; its partitions carry the batch marker."""
+    decided = _Name(DECIDED_TOPIC)
+    """What a relay made of each op, and who takes the ops; there is one where relay is set."""
+    status = _Name(STATUS_TOPIC)
+    """What the pipeline tells clients; they go on without it."""
 
     def __post_init__(self) -> None:
         if self.prefix and not is_kafka_topic_name(self.prefix + DIRECT_OP_TOPIC):  # the longest
@@ -68,26 +96,6 @@ class TopicNames:
             )
 
     @property
-    def half(self) -> str:
-        """Half messages."""
-        return self.prefix + HALF_TOPIC
-
-    @property
-    def op(self) -> str:
-        """Ops, in the partition number of their half."""
-        return self.prefix + OP_TOPIC
-
-    @property
-    def direct_op(self) -> str:
-        """What producers delivered before an upgrade: read to its end once, and written no more."""
-        return self.prefix + DIRECT_OP_TOPIC
-
-    @property
-    def feedback(self) -> str:
-        """What the pipeline tells itself: checks that found no topic, and ticks."""
-        return self.prefix + FEEDBACK_TOPIC
-
-    @property
     def read(self) -> tuple[str, ...]:
         """The topics that the pipeline reads, half topic first."""
         return self.half, self.op, self.feedback
@@ -96,31 +104,6 @@ class TopicNames:
     def read_with_relay(self) -> tuple[str, ...]:
         """The topics that the pipeline reads once its checkpoint has known a relay."""
         return *self.read, self.decided
-
-    @property
-    def discarded(self) -> str:
-        """Half messages that were given up."""
-        return self.prefix + DISCARDED_TOPIC
-
-    @property
-    def refused(self) -> str:
-        """Records that could not be taken, with the reason."""
-        return self.prefix + REFUSED_TOPIC
-
-    @property
-    def settled(self) -> str:
-        """Marks of what was decided; its partitions carry the batch marker."""
-        return self.prefix + SETTLED_TOPIC
-
-    @property
-    def decided(self) -> str:
-        """What a relay made of each op, and who takes the ops; there is one where relay is set."""
-        return self.prefix + DECIDED_TOPIC
-
-    @property
-    def status(self) -> str:
-        """What the pipeline tells clients; they go on without it."""
-        return self.prefix + STATUS_TOPIC
 
     def check(self, group: str) -> str:
         """Return the topic of a producer group's check requests."""
