@@ -26,6 +26,7 @@ from checkback.sinks.native.library import RECORD_SIZES, Native
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+POLL_MS: Final = int(POLL_S * 1_000)
 
 
 class StopReason(IntEnum):
@@ -218,12 +219,14 @@ class NativeReader:
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
                 if why == StopReason.SILENT:
-                    position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
-                    if self._is_behind_end(position):
+                    offset = int(offsets[progress.at])
+                    if self._functions.reader_is_behind_end(
+                        self._address, partition, offset, POLL_MS
+                    ):
                         return
-                    silent_polls = silent_polls + 1 if position.offset == silent_at else 1
-                    silent_at = position.offset
-                    _require_answer(silent_polls, position)
+                    silent_polls = silent_polls + 1 if offset == silent_at else 1
+                    silent_at = offset
+                    _require_answer(silent_polls, TopicPartition(self._topic, partition, offset))
                 elif why == StopReason.READING_FAILED:
                     text = progress.said.decode("utf-8", "replace") or None
                     require_passing(KafkaError(progress.code, text), self._topic, partition)
@@ -262,20 +265,12 @@ class NativeReader:
             sending.decided.ctypes.data if sending is not None else None,
             left.ctypes.data,
             len(offsets),
-            int(POLL_S * 1_000),
+            POLL_MS,
             ctypes.byref(progress),
         )
         if why == StopReason.NO_MEMORY:
             raise MemoryError
         return StopReason(why)
-
-    def _is_behind_end(self, position: TopicPartition) -> bool:
-        timeout_ms = int(POLL_S * 1_000)
-        return bool(
-            self._functions.reader_is_behind_end(
-                self._address, position.partition, position.offset, timeout_ms
-            )
-        )
 
 
 def _require_answer(silent_polls: int, position: TopicPartition) -> None:

@@ -54,24 +54,13 @@ class HeaderNames(ctypes.Structure):
     )
 
 
-class RecordSizes(ctypes.Structure):
-    """The sizes that forward.c computes a record's size from."""
-
-    _fields_ = (
-        ("record_overhead_bytes", c_int64),
-        ("header_overhead_bytes", c_int64),
-        ("header_room_bytes", c_int64),
-        ("headers_max", c_int64),
-    )
-
-
-RECORD_SIZES: Final = RecordSizes(
+RECORD_SIZES: Final = (c_int64 * 4)(
     RECORD_BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES,
     HEADER_OVERHEAD_BYTES,
     HEADER_ROOM_BYTES,
     HEADERS_MAX,
 )
-
+"""What forward.c computes a record's size from, its record_sizes."""
 
 _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "interface_version": (c_int, ()),
