@@ -181,10 +181,10 @@ def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
     }
 
 
-def guarded(check: str, run: Callable[[], Findings]) -> Findings:
+def guarded(check: str, run: Callable[[], Findings | None]) -> Findings:
     """Yield the findings of a check; an error that stops the check becomes a finding."""
     try:
-        yield from run()
+        yield from run() or ()
     except CheckbackError as error:
         yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
     except (KafkaException, TimeoutError) as error:

@@ -34,11 +34,6 @@ class Predecessor:
     markers: Mapping[int, Marker]
 
     @property
-    def is_retired(self) -> bool:
-        """Return whether the query is fenced for good."""
-        return all(marker.epoch == RETIRED for marker in self.markers.values())
-
-    @property
     def query_id(self) -> str:
         """Spark's id of the query."""
         return self.settings.query_id
@@ -58,7 +53,7 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
         settings = replace(own, pipeline=pipeline, query_id=query_id, epoch=0)
         markers = markers_of(settings, settled_partitions, is_hasty=True)
         found.append(Predecessor(settings, markers))
-    return [one for one in found if one.markers and not one.is_retired]
+    return [one for one in found if any(it.epoch != RETIRED for it in one.markers.values())]
 
 
 def require_silence(

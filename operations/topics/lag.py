@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka.cluster.transient_errors import broker_errors
-from checkback.sinks.kafka.read.list_offsets import COMMITTED, listed_offsets, places_of
+from checkback.sinks.kafka.read.list_offsets import COMMITTED, by_place, listed_offsets, places_of
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
 
@@ -48,21 +48,10 @@ def read_positions(
     committed: Offsets, planned: Offsets, ends: Mapping[tuple[str, int], int]
 ) -> list[ReadPosition]:
     """Return how far every partition has been read, ordered by topic and number."""
-    places = {
-        (topic, number)
-        for offsets in (committed, planned)
-        for topic, numbers in offsets.items()
-        for number in numbers
-    }
+    read, to_read = by_place(committed), by_place(planned)
     return [
-        ReadPosition(
-            topic,
-            number,
-            committed.get(topic, {}).get(number),
-            planned.get(topic, {}).get(number),
-            ends.get((topic, number)),
-        )
-        for topic, number in sorted(places | ends.keys())
+        ReadPosition(*place, read.get(place), to_read.get(place), ends.get(place))
+        for place in sorted({*read, *to_read, *ends})
     ]
 
 

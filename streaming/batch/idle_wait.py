@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.decided import partition_note
+from checkback.sinks.kafka.read.list_offsets import by_place
 from checkback.sinks.records.source_record import readable_headers
 
 SLEEP_S_MAX: Final = 20.0
@@ -60,13 +61,8 @@ class RecordWatch:
         if self._consumer is None:
             own = {"group.id": self.group, **WATCH}
             self._consumer = Consumer({**self.connection, **own})
-        self._consumer.assign(
-            [
-                TopicPartition(topic, number, end)
-                for topic, partitions in ends.items()
-                for number, end in partitions.items()
-            ]
-        )
+        places = by_place(ends).items()
+        self._consumer.assign([TopicPartition(*place, end) for place, end in places])
 
     def sees_record(self, wait_s: float) -> bool:
         """Wait up to a timeout for a record; true for an error, too, which Spark will report."""
