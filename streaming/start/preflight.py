@@ -121,7 +121,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         ConfigurationError: a topic does not fit the settings.
     """
     require_usable_clients(settings, connection)
-    admin = AdminClient(connection)
+    admin: Any = AdminClient(connection)
     names = settings.topics
     needed = [
         plan.name
@@ -133,7 +133,11 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     with broker_errors(
         f"The brokers at {servers} do not answer", remedy, bootstrap_servers=servers
     ):
-        cluster = retry_transient(lambda: _cluster(admin), TIMEOUT_S)
+        # A broker that has just died is still among them.
+        cluster = retry_transient(
+            lambda: admin.describe_cluster(request_timeout=TIMEOUT_S).result(2 * TIMEOUT_S),
+            TIMEOUT_S,
+        )
         found = describe_topics(admin, needed)
         _require_fit(settings, found)
         marks_kept_ms = _require_configs(settings, admin)
@@ -262,12 +266,6 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
             last_planned=last_planned,
             written=ahead,
         )
-
-
-def _cluster(admin: AdminClient) -> Any:
-    """Return the cluster's id and its brokers; one that has just died is still among them."""
-    asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
-    return asked.result(2 * TIMEOUT_S)
 
 
 def describe_topics(
