@@ -48,7 +48,7 @@ from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError
 from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import headers_bytes_max, record_bytes_max
-from checkback.protocol.records import half_headers
+from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import plan_check_topic
 
 _log = logging.getLogger(__name__)
@@ -259,7 +259,6 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients.op_producer,
             lambda: self._halves.polled,
             self.topics.op,
-            self.producer_group,
             self.counters,
             signer,
             self._halves.renew,
@@ -365,8 +364,11 @@ class TransactionMQProducer(DefaultMQProducer):
         self.counters.add(EVENTS_BY_STATE[outcome.state])
         if half.status is SendStatus.SEND_OK:
             self._ops.send_one_way(
-                half.partition, half.offset, half.transaction_id, outcome.state, outcome.remark
-            )
+                Op(
+                    half.partition, half.offset, self.producer_group, half.transaction_id,
+                    int(outcome.state), remark=outcome.remark,
+                )
+            )  # fmt: skip
 
     def _result(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
         transaction_id = half.transaction_id

@@ -45,7 +45,11 @@ def start(data_dir: Path, port: int | None, heap_mb: int, output: CommandOutput)
     """
     record = BrokerFolder(data_dir.absolute()).running()
     if record is not None:
-        _refuse_other_port(record, port)
+        if port is not None and not record.bootstrap_servers.endswith(f":{port}"):
+            raise UsageError(
+                f"The folder's broker already runs at {record.bootstrap_servers}.",
+                remedy="Stop it first or leave --port out.",
+            )
     else:
         broker = EmbeddedBroker(data_dir, port, heap_mb=heap_mb)
         broker.start()
@@ -88,14 +92,6 @@ def status(data_dir: Path, output: CommandOutput) -> int:
         f"Kafka runs at {record.bootstrap_servers} (pid {record.pid}).",
     )
     return EXIT_OK
-
-
-def _refuse_other_port(record: BrokerRecord, port: int | None) -> None:
-    if port is not None and not record.bootstrap_servers.endswith(f":{port}"):
-        raise UsageError(
-            f"The folder's broker already runs at {record.bootstrap_servers}.",
-            remedy="Stop it first or leave --port out.",
-        )
 
 
 def _end(folder: BrokerFolder, record: BrokerRecord) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -62,7 +62,13 @@ def inspection_text(data: dict[str, Any]) -> str:
         ("oldest pending", "-" if oldest is None else duration_text(oldest)),
         ("page size", data["page_size"]),
     ]
-    tables = [table_text(("", ""), facts), _positions_text(data), _state_text(data)]
+    positions = ("topic", "partition", "committed", "planned", "end", "lag")
+    state = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
+    tables = [
+        table_text(("", ""), facts),
+        _table_of(data["positions"], positions),
+        _table_of(data["state"], state),
+    ]
     return "\n\n".join([*tables, *map(problem_line, data["problems"])])
 
 
@@ -72,17 +78,9 @@ def problem_line(problem: Mapping[str, str]) -> str:
     return f"{at}: {problem['says']} {problem['remedy']}"
 
 
-def _positions_text(data: dict[str, Any]) -> str:
-    keys = ("topic", "partition", "committed", "planned", "end", "lag")
-    rows = [[_dash(position[key]) for key in keys] for position in data["positions"]]
-    return table_text(keys, rows)
-
-
-def _state_text(data: dict[str, Any]) -> str:
-    headings = ("state partition", "pages", "page bytes", "file bytes", "pending", "next batch")
-    keys = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
-    rows = [[_dash(partition[key]) for key in keys] for partition in data["state"]]
-    return table_text(headings, rows)
+def _table_of(rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> str:
+    cells = [[_dash(row[key]) for key in keys] for row in rows]
+    return table_text([key.replace("_", " ") for key in keys], cells)
 
 
 def _dash(value: object) -> str:
@@ -146,8 +144,8 @@ def repartition(
     """
     find_java()
     # Imported late, because Spark loads slowly.
-    from checkback.operations.checkpoint.open import open_checkpoint
-    from checkback.operations.checkpoint.repartition import look_ahead, require_not_running
+    from checkback.operations.checkpoint.open import open_checkpoint, require_not_running
+    from checkback.operations.checkpoint.repartition import look_ahead
     from checkback.operations.checkpoint.repartition import repartition as change
     from checkback.streaming.start.preflight import require_settings
 

@@ -7,7 +7,7 @@ from typing import cast
 import click
 
 from checkback.commands.shared.output import CommandOutput, output_option
-from checkback.commands.shared.settings import every_setting_options_with_sources
+from checkback.commands.shared.settings import every_setting_options
 from checkback.deploy.settings import FAMILIES, LoadedSettings
 
 
@@ -18,17 +18,17 @@ def command() -> None:
 
 @command.command()
 @output_option
-@every_setting_options_with_sources
-def show(settings: LoadedSettings, output: CommandOutput) -> None:
+@every_setting_options
+def show(loaded: LoadedSettings, output: CommandOutput) -> None:
     """Show each setting, secrets masked, and where it came from.
 
     The source is the default, the file, the environment or a flag.
     """
-    values = flat_values(settings)
-    rows = {key: {"value": value, "source": settings.sources[key]} for key, value in values.items()}
+    values = flat_values(loaded)
+    rows = {key: {"value": value, "source": loaded.sources[key]} for key, value in values.items()}
     width = max(len(key) for key in rows)
     lines = [
-        f"{key:<{width}} = {_shown(value)}  ({settings.sources[key]})"
+        f"{key:<{width}} = {_shown(value)}  ({loaded.sources[key]})"
         for key, value in values.items()
     ]
     output.show({"settings": rows}, "\n".join(lines), is_folded=False)

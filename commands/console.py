@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.shared.settings import settings_options
 from checkback.metrics.log_lines import LOGGER, write_log_lines
 from checkback.metrics.printable import printable
+from checkback.metrics.server import is_loopback
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
@@ -205,14 +205,6 @@ def allowed_hosts(host: str, hostnames: tuple[str, ...], rules: AccessRules) -> 
         return [*hostnames, "localhost", "127.0.0.1"]
     is_listed = rules.anybody_reads or rules.proxy_header or is_loopback(host)
     return ["localhost", "127.0.0.1", "[", host] if is_listed else ["*"]
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def audit_text(entry: AuditEntry) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.options import (
     Decorator,
     DurationType,
@@ -90,7 +91,7 @@ def resume(
     why: str,
     operator: str,
     is_certain: bool,
-) -> None:
+) -> int:
     """Resume discarded messages, each once.
 
     Each becomes a new half, with check requests counted from zero. ID is partition:offset of the
@@ -102,6 +103,7 @@ def resume(
     with open_scanner(settings) as scanner:
         done = resume_chosen(scanner, settings, wanted, facts, is_certain=is_certain)
     TEXT.show_action(output, done, is_certain=is_certain)
+    return EXIT_FOUND if done.stuck else EXIT_OK
 
 
 def _properties(record: FoundRecord) -> dict[str, object]:

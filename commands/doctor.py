@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
-from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.output import CommandOutput, output_option, wrapped
 from checkback.commands.shared.settings import settings_options
 from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
@@ -46,11 +45,8 @@ def command(settings: Settings, output: CommandOutput) -> int:
 
 def findings_text(findings: Sequence[Diagnosis], width: int) -> str:
     """Return the findings for people, folded to the terminal: result, check, facts, remedy."""
-    fold = TextWrapper(
-        max(40, width), subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
-    )
     lines = []
     for finding in findings:
-        lines += fold.wrap(f"{finding.result:<{len(INDENT)}}{finding.check}: {finding.says}")
-        lines += fold.wrap(f"{INDENT}{finding.remedy}") if finding.remedy else []
-    return "\n".join(lines)
+        lines.append(f"{finding.result:<{len(INDENT)}}{finding.check}: {finding.says}")
+        lines += [f"{INDENT}{finding.remedy}"] if finding.remedy else []
+    return wrapped("\n".join(lines), width, INDENT)

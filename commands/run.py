@@ -14,7 +14,7 @@ from checkback.commands.shared.output import CommandOutput, losing_lines, output
 from checkback.commands.shared.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
-from checkback.protocol.configuration import Settings
+from checkback.deploy.settings import LoadedSettings
 from checkback.streaming.reports.progress import ProgressLine
 from checkback.streaming.reports.progress_text import event_text, is_quiet, progress_text
 
@@ -26,13 +26,14 @@ REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
 @click.command()
 @output_option
 @every_setting_options
-def command(settings: Settings, output: CommandOutput) -> None:
+def command(loaded: LoadedSettings, output: CommandOutput) -> None:
     """Run the transaction checker until SIGTERM or Ctrl-C ends it between two batches.
 
     Prints one line per progress interval: text on a terminal, where a line without news takes the
     place of the one before it, JSON lines elsewhere. The first event says that the query runs
     ("started"), the last one that it has ended ("stopped").
     """
+    settings = loaded.settings
     find_java()
     jars = pipeline_jars(settings)
     # Imported late: Spark loads slowly, and a wrong setting should be reported before that.

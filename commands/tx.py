@@ -12,18 +12,20 @@ from checkback.commands.shared.options import (
     DurationType,
     ago_ms,
     open_finder,
+    operator_facts,
     operator_option,
     yes_option,
 )
 from checkback.commands.shared.output import CommandOutput, output_option, table_text
 from checkback.commands.shared.settings import settings_options
 from checkback.metrics.printable import printable
+from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
 from checkback.operations.transactions.resolve import OpOutcome, decide
-from checkback.operations.transactions.timestamps import now_ms, time_text
+from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
-from checkback.protocol.records import Op, OperatorFacts
+from checkback.protocol.records import Op
 
 newer_than_option = click.option(
     "--newer-than",
@@ -95,10 +97,10 @@ def resolve(
     Exit code 1: the transaction had or got another verdict than you asked for, its final message
     was refused, or no verdict came in time.
     """
-    if is_commit == is_rollback or not operator or not why.strip():
-        raise UsageError(_what_is_missing(operator, has_verdict=is_commit != is_rollback))
+    if is_commit == is_rollback:
+        raise UsageError("Give --commit or --rollback, one of them.")
     verdict = "commit" if is_commit else "rollback"
-    facts = OperatorFacts(operator, why, now_ms())
+    facts = operator_facts(RecordFilter(transaction), operator, why, everything=False)
     with open_finder(settings) as finder:
         done = decide(
             finder, settings, transaction, verdict, facts,
@@ -110,12 +112,6 @@ def resolve(
     if done.outcome is None:
         return _tell_plan(output, done.op, verdict)
     return _tell_outcome(output, done.op, verdict, done.outcome)
-
-
-def _what_is_missing(operator: str, *, has_verdict: bool) -> str:
-    if not has_verdict:
-        return "Give --commit or --rollback, one of them."
-    return "Give your name with --operator." if not operator else "Give the reason with --why."
 
 
 def _op_data(op: Op, verdict: str) -> dict[str, Any]:
@@ -169,14 +165,10 @@ def history_text(history: TransactionHistory) -> str:
         f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}{by}"
     )
     rows = [
-        (time_text(event.time_ms), event.kind, _place(event), _facts(event))
+        (time_text(event.time_ms), event.kind, f"{event.topic} {event.at}", _facts(event))
         for event in history.events
     ]
     return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
-
-
-def _place(event: HistoryEvent) -> str:
-    return f"{event.topic} {event.at}"
 
 
 def _facts(event: HistoryEvent) -> str:

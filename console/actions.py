@@ -7,14 +7,14 @@ operator's name, with the reason, and never edits state. A further one is one mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 from checkback.console.facts import KafkaFacts
 from checkback.operations.parked.discarded import DiscardedHalf
 from checkback.operations.parked.filter import ParkedRecord, RecordFilter
-from checkback.operations.parked.noted_transaction import RecordAction
+from checkback.operations.parked.noted_transaction import ActionReport, Parked, RecordAction
 from checkback.operations.parked.refused import RefusedRecord
 from checkback.operations.parked.resend import resend
 from checkback.operations.parked.resume import resume
@@ -158,10 +158,7 @@ class Resume:
         with self.facts.scanner() as scanner:
             settings, chosen = self.facts.settings, _chosen(asked, self.facts)
             done = resume(scanner, settings, *chosen, is_certain=is_certain)
-        if done.already:
-            to = done.already[0].resumed_to
-            raise UsageError(f"It was resumed already: the new half is {to}.")
-        return done.done[0]
+        return _only(done, "resumed", lambda half: f"the new half is {half.resumed_to}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +191,19 @@ class Resend:
         with self.facts.scanner() as scanner:
             settings, chosen = self.facts.settings, _chosen(asked, self.facts)
             done = resend(scanner, settings, *chosen, is_certain=is_certain)
-        if done.already:
-            to = done.already[0].resent_to
-            raise UsageError(f"It was sent already: the final message is {to}.")
-        if done.stuck:
-            obstacle = done.stuck[0].obstacle
-            raise UsageError(f"It can't be sent: {obstacle}.", remedy="Mend that first.")
-        return done.done[0]
+        return _only(done, "sent", lambda final: f"the final message is {final.resent_to}")
+
+
+def _only(
+    report: ActionReport[Parked], done: str, outcome: Callable[[Parked], str]
+) -> RecordAction[Parked]:
+    """Return the one action of a report; refuse one that was done before, or can't be done."""
+    if report.already:
+        raise UsageError(f"It was {done} already: {outcome(report.already[0])}.")
+    if report.stuck:
+        obstacle = report.stuck[0].obstacle
+        raise UsageError(f"It can't be {done}: {obstacle}.", remedy="Mend that first.")
+    return report.done[0]
 
 
 def all_actions(facts: KafkaFacts) -> dict[str, OperatorAction]:

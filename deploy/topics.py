@@ -92,16 +92,7 @@ def _real_plan(name: str, settings: Settings) -> TopicPlan:
 
 def plans_for(settings: Settings) -> list[TopicPlan]:
     """Return the plan of each topic under these settings, on this machine."""
-    return plan_topics(
-        settings.topics,
-        half_partitions=settings.half_partitions,
-        state_partitions=settings.state_partitions_on(os.cpu_count() or 1),
-        half_retention_ms=settings.half_retention_ms,
-        max_message_bytes=settings.max_message_bytes,
-        replication_factor=settings.replication_factor,
-        relay=settings.relay,
-        keep_compression=settings.keep_compression,
-    )
+    return plan_topics(settings, settings.state_partitions_on(os.cpu_count() or 1))
 
 
 def comparable_plans(settings: Settings) -> list[TopicPlan]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -30,18 +30,6 @@ SILENT_S_MAX: Final = 10
 Respond = Callable[..., Any]
 Body = Iterable[bytes]
 SetLevel = Callable[[str], None]
-
-
-class Probed(Protocol):
-    """What answers probes."""
-
-    def alive(self) -> Answer:
-        """Tell whether the process does not hang."""
-        ...
-
-    def ready(self) -> Answer:
-        """Tell whether it does its work."""
-        ...
 
 
 class _Handler(WSGIRequestHandler):
@@ -98,10 +86,16 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What is answered, as a WSGI application."""
+    """What is answered, as a WSGI application.
+
+    Args:
+        alive: tells whether the process does not hang.
+        ready: tells whether it does its work.
+    """
 
     registry: CollectorRegistry
-    health: Probed
+    alive: Callable[[], Answer]
+    ready: Callable[[], Answer]
     levels: Mapping[str, SetLevel]
 
     def __call__(self, environ: dict[str, Any], respond: Respond) -> Body:
@@ -115,9 +109,9 @@ class Endpoint:
             answered: Body = make_wsgi_app(self.registry)(environ, respond)
             return answered
         if path == "/healthz":
-            return _tell(respond, self.health.alive())
+            return _tell(respond, self.alive())
         if path == "/readyz":
-            return _tell(respond, self.health.ready())
+            return _tell(respond, self.ready())
         return _say(
             respond, "404 Not Found", "/metrics, /healthz, /readyz, PUT /loglevel/checkback"
         )
@@ -175,11 +169,12 @@ def _is_local(peer: str, host: str) -> bool:
     A name other than localhost might be one that a page in a browser had pointed here.
     """
     name = host.rsplit(":", 1)[0].strip("[]")
-    return _is_loopback(peer) and (name == "localhost" or _is_loopback(name))
+    return is_loopback(peer) and is_loopback(name)
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"

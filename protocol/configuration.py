@@ -254,15 +254,6 @@ class Settings:
         return NEW_PAGE_SIZE if self.page_size is None else self.page_size
 
     @property
-    def pending_window_ms(self) -> int:
-        """How long a half may be pending: until it expires.
-
-        Checks usually end it sooner, but one with a long immunity time, or of a group that never
-        made its check topic, is not asked, or not counted, until then.
-        """
-        return self.half_retention_ms
-
-    @property
     def order_of_pages(self) -> str:
         """The order that a checkpoint made with these settings keeps, one of ORDERS."""
         return self.order or NEW_ORDER

@@ -98,7 +98,7 @@ PartitionNote = Taken | Closed | RelayMark | WrittenUntil
 _KINDS: Final[dict[str, type[PartitionNote]]] = {
     "taken": Taken, "closed": Closed, "mark": RelayMark, "written": WrittenUntil
 }  # fmt: skip
-_NAMES: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
+NOTE_HEADERS: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
 OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}
 """The name of the last header, by kind."""
 
@@ -129,7 +129,7 @@ def note_value(note: PartitionNote) -> bytes:
 
 def note_headers(note: PartitionNote) -> Headers:
     """Return the headers of a record about a partition."""
-    return [(_NAMES[type(note)], b"")]
+    return [(NOTE_HEADERS[type(note)], b"")]
 
 
 def partition_note(

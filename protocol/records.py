@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from checkback.protocol import properties as names
 from checkback.protocol.properties import ActionNames, Headers
@@ -19,10 +19,10 @@ RawHeaders = Iterable[tuple[str, bytes | None]]
 DISCARDED_CHECK_LIMIT: Final = "check limit"
 DISCARDED_EXPIRED: Final = "expired"
 STATUS_KEY: Final = b"status"
+_REMOVE: Final = names.OP_TAG_REMOVE.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """An end-transaction record, as a client sends it.
 
     Args:
@@ -53,7 +53,7 @@ class Op:
     def headers(self) -> Headers:
         """Return the record's headers in protocol order."""
         headers = [
-            (names.TAGS, names.OP_TAG_REMOVE.encode()),
+            (names.TAGS, _REMOVE),
             (names.COMMIT_OR_ROLLBACK, b"%d" % self.state),
             (names.PGROUP, self.producer_group.encode()),
             (names.UNIQ_KEY, self.transaction_id.encode()),

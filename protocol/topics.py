@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from checkback.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from checkback.protocol.configuration import Settings
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -43,6 +46,16 @@ def relay_group(application_id: str) -> str:
     return f"{application_id}-relay"
 
 
+class _Name:
+    """A topic's name, behind the prefix."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, names: TopicNames, _: type[TopicNames]) -> str:
+        return names.prefix + self._name
+
+
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """The names of Checkback's topics under one prefix.
@@ -55,6 +68,24 @@ class TopicNames:
 
     prefix: str = ""
     rules: str = ""
+    half = _Name(HALF_TOPIC)
+    """Half messages."""
+    op = _Name(OP_TOPIC)
+    """Ops, in the partition number of their half."""
+    direct_op = _Name(DIRECT_OP_TOPIC)
+    """What producers delivered before an upgrade: read to its end once, and written no more."""
+    feedback = _Name(FEEDBACK_TOPIC)
+    """What the pipeline tells itself: checks that found no topic, and ticks."""
+    discarded = _Name(DISCARDED_TOPIC)
+    """Half messages that were given up."""
+    refused = _Name(REFUSED_TOPIC)
+    """Records that could not be taken, with the reason."""
+    settled = _Name(SETTLED_TOPIC)
+    """Marks of what was decided; its partitions carry the batch marker."""
+    decided = _Name(DECIDED_TOPIC)
+    """What a relay made of each op, and who takes the ops; there is one where relay is set."""
+    status = _Name(STATUS_TOPIC)
+    """What the pipeline tells clients; they go on without it."""
 
     def __post_init__(self) -> None:
         if self.prefix and not is_kafka_topic_name(self.prefix + DIRECT_OP_TOPIC):  # the longest
@@ -65,26 +96,6 @@ class TopicNames:
             )
 
     @property
-    def half(self) -> str:
-        """Half messages."""
-        return self.prefix + HALF_TOPIC
-
-    @property
-    def op(self) -> str:
-        """Ops, in the partition number of their half."""
-        return self.prefix + OP_TOPIC
-
-    @property
-    def direct_op(self) -> str:
-        """What producers delivered before an upgrade: read to its end once, and written no more."""
-        return self.prefix + DIRECT_OP_TOPIC
-
-    @property
-    def feedback(self) -> str:
-        """What the pipeline tells itself: checks that found no topic, and ticks."""
-        return self.prefix + FEEDBACK_TOPIC
-
-    @property
     def read(self) -> tuple[str, ...]:
         """The topics that the pipeline reads, half topic first."""
         return self.half, self.op, self.feedback
@@ -93,31 +104,6 @@ class TopicNames:
     def read_with_relay(self) -> tuple[str, ...]:
         """The topics that the pipeline reads once its checkpoint has known a relay."""
         return *self.read, self.decided
-
-    @property
-    def discarded(self) -> str:
-        """Half messages that were given up."""
-        return self.prefix + DISCARDED_TOPIC
-
-    @property
-    def refused(self) -> str:
-        """Records that could not be taken, with the reason."""
-        return self.prefix + REFUSED_TOPIC
-
-    @property
-    def settled(self) -> str:
-        """Marks of what was decided; its partitions carry the batch marker."""
-        return self.prefix + SETTLED_TOPIC
-
-    @property
-    def decided(self) -> str:
-        """What a relay made of each op, and who takes the ops; there is one where relay is set."""
-        return self.prefix + DECIDED_TOPIC
-
-    @property
-    def status(self) -> str:
-        """What the pipeline tells clients; they go on without it."""
-        return self.prefix + STATUS_TOPIC
 
     def check(self, group: str) -> str:
         """Return the topic of a producer group's check requests."""
@@ -182,46 +168,37 @@ _BY_SENDERS: Final = {"message.timestamp.type": "ages would follow the clocks of
 STATUS_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
-def plan_topics(
-    names: TopicNames,
-    *,
-    half_partitions: int,
-    state_partitions: int,
-    half_retention_ms: int,
-    max_message_bytes: int,
-    replication_factor: int = -1,
-    relay: bool = False,
-    keep_compression: bool = False,
-) -> list[TopicPlan]:
+def plan_topics(settings: Settings, state_partitions: int) -> list[TopicPlan]:
     """Return the plan of every topic that exists once per Checkback.
 
     A half is looked up when it becomes final, is asked back or discarded, so the half topic keeps
     it a day longer than it may be pending. Marks outlive halves, or a rebuild would take a settled
     half for a pending one.
     """
-    kept_ms = half_retention_ms + DAY_MS
-    half_bytes = max_message_bytes + HEADER_ROOM_BYTES
+    names, partitions = settings.topics, settings.half_partitions
+    kept_ms = settings.half_retention_ms + DAY_MS
+    half_bytes = settings.max_message_bytes + HEADER_ROOM_BYTES
     around_bytes = half_bytes + HEADER_ROOM_BYTES
 
-    def plan(name: str, partitions: int, retention_ms: int, bytes_max: int) -> TopicPlan:
+    def plan(name: str, number: int, retention_ms: int, bytes_max: int) -> TopicPlan:
         is_timed = name in timed or name == names.decided
         configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=is_timed)
         if name in timed:
-            configs |= KEPT if keep_compression else UNPACKED
-        return TopicPlan(name, partitions, configs, replication_factor)
+            configs |= KEPT if settings.keep_compression else UNPACKED
+        return TopicPlan(name, number, configs, settings.replication_factor)
 
     # Ages are by the broker's clock, not by the sender's (RocketMQ #9640).
     timed = {names.half, names.op, names.feedback}
     # A record there is an op with a header more. Its time tells the relay the brokers' clock.
-    decided = [plan(names.decided, half_partitions, kept_ms, around_bytes)] if relay else []
+    decided = [plan(names.decided, partitions, kept_ms, around_bytes)] if settings.relay else []
     return [
-        plan(names.half, half_partitions, kept_ms, half_bytes),
-        plan(names.op, half_partitions, kept_ms, half_bytes),
-        plan(names.feedback, half_partitions, kept_ms, around_bytes),
+        plan(names.half, partitions, kept_ms, half_bytes),
+        plan(names.op, partitions, kept_ms, half_bytes),
+        plan(names.feedback, partitions, kept_ms, around_bytes),
         plan(names.discarded, 1, 30 * DAY_MS, around_bytes),
         plan(names.refused, 1, 30 * DAY_MS, around_bytes),
         plan(names.settled, state_partitions, 2 * kept_ms, half_bytes),
-        TopicPlan(names.status, 1, STATUS_CONFIGS, replication_factor),
+        TopicPlan(names.status, 1, STATUS_CONFIGS, settings.replication_factor),
         *decided,
     ]
 

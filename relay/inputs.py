@@ -25,8 +25,8 @@ from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
-    UnreadableHeaders,
     readable,
+    without_headers,
 )
 
 MESSAGES_MAX: Final = 1_000
@@ -234,7 +234,7 @@ def read_of(message: Message) -> Read | None:
     if error is None:
         record = readable(message)
     elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
-        record = UnreadableHeaders(message, error.str())
+        record = without_headers(message, error.str())
     elif error.code() != KafkaError._PARTITION_EOF:
         if error.code() != MAX_POLL_EXCEEDED:  # a rebalance follows
             require_passing(error, message.topic(), message.partition())

@@ -156,9 +156,8 @@ class RelayProcess:
         host, port = self.settings.metrics_address
         levels: Mapping[str, Callable[[str], None]] = {LOGGER: logging.getLogger(LOGGER).setLevel}
         try:
-            return MetricsServer(
-                host, port, Endpoint(self._instruments.registry, self._health, levels)
-            )
+            health, registry = self._health, self._instruments.registry
+            return MetricsServer(host, port, Endpoint(registry, health.alive, health.ready, levels))
         except OSError as error:
             raise PrerequisiteError(
                 f"The metrics endpoint can't be opened on {host}:{port}: {error.strerror}.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,37 +57,46 @@ class Lookup:
         return zip(self.offset.tolist(), self.action.tolist(), self.detail.tolist(), strict=True)
 
 
+Chosen = list[tuple[Outcome, NDArray[np.bool_]]]
+"""Outcomes of one partition, with their chosen rows."""
+
+
+def chosen_by_partition(
+    outcomes: Iterable[Outcome], choose: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]
+) -> dict[int, Chosen]:
+    """Return the outcomes with rows that are chosen by their actions, by partition in order."""
+    found: dict[int, Chosen] = {}
+    for outcome in sorted(outcomes, key=lambda one: one.partition):
+        chosen = choose(outcome.action)
+        if chosen.any():
+            found.setdefault(int(outcome.partition), []).append((outcome, chosen))
+    return found
+
+
+def joined(found: Chosen, column: str) -> NDArray[Any]:
+    """Return a column of the chosen rows of all outcomes."""
+    return np.concatenate([getattr(outcome, column)[chosen] for outcome, chosen in found])
+
+
 def half_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
     """Return the halves that the outcomes need, per half partition, ascending by offset."""
-    chosen = [(one, NEEDS_HALF[one.action], one.offset) for one in outcomes]
-    return _lookups(chosen)
+    return _lookups(chosen_by_partition(outcomes, lambda action: NEEDS_HALF[action]), "offset")
 
 
 def op_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
     """Return the refused records of the op topic, per partition, ascending by offset."""
-    return _lookups([(one, one.action == Action.REFUSE_OP, one.source_offset) for one in outcomes])
+    refused = chosen_by_partition(outcomes, lambda action: action == Action.REFUSE_OP)
+    return _lookups(refused, "source_offset")
 
 
-def _lookups(
-    every: Sequence[tuple[Outcome, NDArray[np.bool_], NDArray[np.int64]]],
-) -> list[Lookup]:
-    by_partition: dict[int, list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]]] = {}
-    for outcome, chosen, offsets in every:
-        if chosen.any():
-            found = by_partition.setdefault(outcome.partition, [])
-            found.append((offsets[chosen], outcome, chosen))
-    return [_ascending(partition, found) for partition, found in sorted(by_partition.items())]
-
-
-def _ascending(
-    partition: int, found: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]]
-) -> Lookup:
-    offset = np.concatenate([offsets for offsets, _, _ in found])
-    action = np.concatenate([outcome.action[chosen] for _, outcome, chosen in found])
-    detail = np.concatenate([outcome.detail[chosen] for _, outcome, chosen in found])
-    identity = np.concatenate([_identities(outcome)[chosen] for _, outcome, chosen in found])
-    order = np.argsort(offset, kind="stable")
-    return Lookup(partition, offset, action, detail, identity).only(order)
+def _lookups(by_partition: dict[int, Chosen], column: str) -> list[Lookup]:
+    lookups = []
+    for partition, found in by_partition.items():
+        offset, action, detail = (joined(found, name) for name in (column, "action", "detail"))
+        identity = np.concatenate([_identities(outcome)[chosen] for outcome, chosen in found])
+        order = np.argsort(offset, kind="stable")
+        lookups.append(Lookup(partition, offset, action, detail, identity).only(order))
+    return lookups
 
 
 def _identities(outcome: Outcome) -> NDArray[np.int64]:

@@ -14,6 +14,10 @@ from checkback.state.formats.outcome import FINISH_NUMBERS
 GROUPS_TOLD_MAX: Final = 10
 """A report names at most this many: a hostile sender may invent as many groups as he likes."""
 
+COUNTERS: Final = (
+    "counts", "asked_groups", "undelivered_groups", "refused", "discarded", "refused_groups",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class PageStatus:
@@ -91,12 +95,8 @@ def summed(reports: Iterable[BatchReport]) -> BatchReport:
     """Return the reports of all tasks of a batch as one; its number is -1."""
     total = BatchReport(-1)
     for report in reports:
-        total.counts.update(report.counts)
-        total.asked_groups.update(report.asked_groups)
-        total.undelivered_groups.update(report.undelivered_groups)
-        total.refused.update(report.refused)
-        total.refused_groups.update(report.refused_groups)
-        total.discarded.update(report.discarded)
+        for name in COUNTERS:
+            getattr(total, name).update(getattr(report, name))
         total.finished = added(total.finished, report.finished)
         total.pages += report.pages
         total.skipped |= report.skipped

@@ -10,10 +10,9 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
-from checkback.client.listener import LocalTransactionState, one_line
+from checkback.client.listener import one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.metrics.log_lines import facts
-from checkback.protocol.properties import OP_PROTOCOL_ORDER, REMARK, UNIQ_KEY, Headers
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
 
@@ -23,7 +22,6 @@ PAUSE_S: Final = 0.02
 """Pause between two polls for reports of ops: no caller waits for them."""
 CLOSE_S: Final = 0.5
 """Time for the last ops, even if a shutdown has used up its time for something else."""
-ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
 
 
 class OpProducer:
@@ -46,7 +44,6 @@ class OpProducer:
         open_producer: Callable[[Callable[[Any], None], Callable[[Any, Any], None]], Producer],
         confirming: Callable[[], PolledProducer],
         op_topic: str,
-        producer_group: str,
         counters: Counters,
         signer: RecordSigner | None = None,
         renew: Callable[[PolledProducer], None] = lambda _: None,
@@ -56,10 +53,6 @@ class OpProducer:
         self._confirming = confirming
         self._op_topic = op_topic
         self._counters = counters
-        self._headers = {
-            state: Op(0, 0, producer_group, "", int(state)).headers()
-            for state in LocalTransactionState
-        }
         self._polled = PolledProducer(
             lambda: open_producer(
                 lambda error: _log.debug("The producer of ops: %s", error.str()), self._not_stored
@@ -69,33 +62,19 @@ class OpProducer:
             is_signed=signer is not None,
         )
 
-    def send_one_way(
-        self,
-        half_partition: int,
-        half_offset: int,
-        transaction_id: str,
-        state: LocalTransactionState,
-        remark: str = "",
-    ) -> None:
+    def send_one_way(self, op: Op) -> None:
         """Send and return. A failure changes nothing for the caller: the check settles it."""
-        key = transaction_id.encode()
-        headers = self._headers[state].copy()
-        headers[ID_AT] = (UNIQ_KEY, key)
-        if remark:
-            headers.append((REMARK, remark.encode("utf-8", "replace")))
-        value = b"%d" % half_offset
         try:
-            self._polled.produce(**self._record(half_partition, key, value, headers))
+            self._polled.produce(**self._record(op))
         except Exception as error:
             # One-way: whatever it was, the check settles it.
-            self._failed(transaction_id, half_partition, half_offset, one_line(error))
+            self._failed(op.transaction_id, op.half_partition, op.half_offset, one_line(error))
 
     def send_confirmed(self, op: Op, timeout_s: float) -> bool:
         """Send and wait; tell whether the op was stored. A failure is logged and counted."""
         polled = self._confirming()
         report = ThreadReport(polled.done)
-        record = self._record(op.half_partition, op.key(), op.value(), op.headers())
-        error = polled.hand_over(**record, on_delivery=report)
+        error = polled.hand_over(**self._record(op), on_delivery=report)
         if error is None:
             report.wait(timeout_s)
             error = report.error
@@ -108,18 +87,19 @@ class OpProducer:
             self._renew(polled)
         return False
 
-    def close(self, timeout_s: float) -> None:
-        """Send the ops that wait, then close."""
-        self._polled.close(max(CLOSE_S, timeout_s))
-
-    def _record(self, partition: int, key: bytes, value: bytes, headers: Headers) -> dict[str, Any]:
+    def _record(self, op: Op) -> dict[str, Any]:
         """Return the arguments that send an op, signed where there is an account."""
-        topic = self._op_topic
+        topic, partition = self._op_topic, op.half_partition
+        key, value, headers = op.key(), op.value(), op.headers()
         if self._signer is not None:
             headers = self._signer.op(topic, partition, key, value, headers)
         return {
             "topic": topic, "value": value, "key": key, "partition": partition, "headers": headers,
         }  # fmt: skip
+
+    def close(self, timeout_s: float) -> None:
+        """Send the ops that wait, then close."""
+        self._polled.close(max(CLOSE_S, timeout_s))
 
     def _not_stored(self, error: KafkaError, message: KafkaMessage) -> None:
         key, value = message.key() or b"", message.value() or b""

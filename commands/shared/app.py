@@ -95,17 +95,13 @@ def execute(command: click.Command, arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _unexpected(output, error)
-    return result if isinstance(result, int) else EXIT_OK
-
-
-def _unexpected(output: CommandOutput, error: Exception) -> int:
-    known = explained(error)
-    if known is not None:
+        known = explained(error)
+        if known is None:
+            output.defect(error)
+            return EXIT_DEFECT
         output.error(known)
         return known.exit_code
-    output.defect(error)
-    return EXIT_DEFECT
+    return result if isinstance(result, int) else EXIT_OK
 
 
 def _version_option() -> click.Option:

@@ -106,34 +106,18 @@ def _of_librdkafka(error: Any) -> CheckbackError:
             remedy="Correct the setting; kafka.* takes librdkafka's names.",
             **({} if named is None else {"key": f"kafka.{named[1]}"}),
         )
+    return _refused_by_kafka(said)
+
+
+def _refused_by_kafka(said: str) -> CheckbackError:
     return BrokerError(
         f"Kafka refused: {said.rstrip('.')}.",
         remedy="Run `checkback doctor`: it looks at brokers, topics and rights.",
     )
 
 
-def _of_kafka_python(error: Any) -> CheckbackError:
-    return BrokerError(
-        f"Kafka refused: {str(error).rstrip('.') or type(error).__name__}.",
-        remedy="Run `checkback doctor`: it looks at brokers, topics and rights.",
-    )
-
-
-def _of_pyspark(error: Any) -> CheckbackError:
-    said = str(error).strip().partition("\n")[0].removesuffix(".")
-    if "JAVA_GATEWAY_EXITED" in said:
-        return PrerequisiteError(
-            "Spark's JVM ended while it started.",
-            remedy="The lines above say why; often it is a spark.* setting, master, or too little "
-            "memory for spark.driver.memory.",
-        )
-    return OperationalError(
-        f"Spark failed: {said}.", remedy="Check master and the spark.* settings."
-    )
-
-
-def _of_java(error: Any) -> CheckbackError:
-    said = str(error.java_exception.toString()).partition("\n")[0].removesuffix(".")
+def _failed_in_spark(text: str) -> CheckbackError:
+    said = text.strip().partition("\n")[0].removesuffix(".")
     return OperationalError(
         f"Spark failed: {said}.", remedy="Check master and the spark.* settings."
     )
@@ -167,9 +151,9 @@ def _of_files(error: Any) -> CheckbackError:
 
 _EXPLANATIONS: Final[dict[str, Callable[[Any], CheckbackError | None]]] = {
     "cimpl.KafkaException": _of_librdkafka,
-    "kafka.KafkaError": _of_kafka_python,
-    "pyspark.PySparkException": _of_pyspark,
-    "py4j.Py4JJavaError": _of_java,
+    "kafka.KafkaError": lambda error: _refused_by_kafka(str(error) or type(error).__name__),
+    "pyspark.PySparkException": lambda error: _failed_in_spark(str(error)),
+    "py4j.Py4JJavaError": lambda error: _failed_in_spark(error.java_exception.toString()),
     "builtins.ConnectionError": _of_connection,
     "builtins.TimeoutError": _of_silence,
     "builtins.OSError": _of_files,

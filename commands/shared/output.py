@@ -69,7 +69,7 @@ class CommandOutput:
         else:
             line = printable(f"checkback: {' '.join(str(error).split())}")
             if sys.stderr.isatty():
-                line = _wrapped(line, shutil.get_terminal_size().columns)
+                line = wrapped(line, shutil.get_terminal_size().columns)
             click.echo(line, err=True)
 
     def usage_error(self, error: click.ClickException) -> None:
@@ -173,12 +173,13 @@ def list_text(
 def terminal_text(text: str) -> str:
     """Return text with lines that fit the terminal; no word is broken, as ids may be copied."""
     columns = terminal_columns()
-    return text if columns is None else _wrapped(text, columns)
+    return text if columns is None else wrapped(text, columns)
 
 
-def _wrapped(text: str, columns: int) -> str:
+def wrapped(text: str, columns: int, indent: str = GAP) -> str:
+    """Return text folded to a number of columns; the folds of a line begin with an indent."""
     wrapper = textwrap.TextWrapper(
-        max(columns, 40), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
+        max(columns, 40), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
 

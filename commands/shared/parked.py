@@ -75,9 +75,8 @@ class ParkedText(Generic[Parked]):
             f"would_{self.does}": [] if is_certain else rows,
             f"already_{self.done}": [data for _, data in already],
         }
-        if self.does == "resend":
-            stuck = [{**self.data(one.parked), "obstacle": one.obstacle} for one in report.stuck]
-            data |= {"cannot_resend": stuck, "skipped": report.skipped}
+        stuck = [{**self.data(one.parked), "obstacle": one.obstacle} for one in report.stuck]
+        data |= {f"cannot_{self.does}": stuck, "skipped": report.skipped}
         output.show(data, "\n".join(lines) or f"No {self.kind} record matches.")
 
     def _whole(self, parked: Parked, column: str) -> str:

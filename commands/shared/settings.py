@@ -34,23 +34,20 @@ def settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="KEY=VALUE",
         help="Any other setting, as `checkback config show` names it; can be repeated.",
     )
-    return _settings_options(option(function), OWN_FLAGS, lambda loaded: loaded.settings)
+    return _settings_options(
+        option(function), OWN_FLAGS, lambda loaded: {"settings": loaded.settings}
+    )
 
 
 def every_setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--config`` and one option per setting; pass a Settings as ``settings``."""
-    return _settings_options(function, _FIELDS, lambda loaded: loaded.settings)
-
-
-def every_setting_options_with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like every_setting_options, but ``settings`` is a LoadedSettings."""
-    return _settings_options(function, _FIELDS, lambda loaded: loaded)
+    """Add ``--config`` and one option per setting; pass a LoadedSettings as ``loaded``."""
+    return _settings_options(function, _FIELDS, lambda loaded: {"loaded": loaded})
 
 
 def _settings_options(
     function: Callable[..., Any],
     keys: Collection[str],
-    choose: Callable[[LoadedSettings], object],
+    chosen: Callable[[LoadedSettings], dict[str, object]],
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def with_settings(config: Path | None, **rest: Any) -> Any:
@@ -62,7 +59,7 @@ def _settings_options(
                 flags |= {f"{key}.{name.removeprefix(f'{key}.')}": value for name, value in pairs}
             elif given is not None:
                 flags[key] = given
-        return function(settings=choose(load_with_sources(config, os.environ, flags)), **rest)
+        return function(**chosen(load_with_sources(config, os.environ, flags)), **rest)
 
     decorated: Callable[..., Any] = with_settings
     for key in reversed(list(keys)):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.checkpoints.spark_internals import hadoop_configuration_of
 from checkback.deploy.jars import store_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import NotFoundError
+from checkback.protocol.errors import CheckpointError, NotFoundError
 from checkback.sinks.kafka.transaction.marker import markers_of
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.start.sink_choices import sink_settings
@@ -110,6 +111,24 @@ def _require_pipeline(store: ReadableCheckpoint) -> None:
             remedy="Check the setting; `checkback run` creates the checkpoint.",
             checkpoint=store.path,
         )
+
+
+def require_not_running(settings: Settings) -> None:
+    """Refuse a checkpoint on this machine's disks over which a pipeline runs; needs no Spark.
+
+    Raises:
+        CheckpointError: one runs.
+    """
+    if is_pipeline_running(settings):
+        raise still_running(f"it holds the lock of {settings.checkpoint}")
+
+
+def still_running(sign: str) -> CheckpointError:
+    """Return the error that refuses to change a checkpoint while a pipeline runs over it."""
+    return CheckpointError(
+        f"The pipeline still runs: {sign}.",
+        remedy="Stop it with SIGTERM, wait until it has ended, then try again.",
+    )
 
 
 def marker_settings(

@@ -20,11 +20,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
-from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.checkpoints.spark_internals import repartition_state, wake_state_readers
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.checkpoint.open import marker_settings, read_markers
+from checkback.operations.checkpoint.open import (
+    marker_settings,
+    read_markers,
+    require_not_running,
+    still_running,
+)
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.checkpoint.verify import (
     compare_markers,
@@ -32,8 +36,8 @@ from checkback.operations.checkpoint.verify import (
     verify,
 )
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
+from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.sinks.kafka.cluster.transient_errors import broker_errors, retry_transient
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.settings import SinkSettings
 
@@ -169,25 +173,7 @@ def require_stopped(store: CheckpointStore, settings: Settings) -> None:
     for _ in range(looks):
         time.sleep(LOOK_S)
         if _last_batches(store) != first:
-            raise _still_runs(settings)
-
-
-def require_not_running(settings: Settings) -> None:
-    """Refuse a checkpoint on this machine's disks over which a pipeline runs; needs no Spark.
-
-    Raises:
-        CheckpointError: one runs.
-    """
-    if is_pipeline_running(settings):
-        raise _still_runs(settings)
-
-
-def _still_runs(settings: Settings) -> CheckpointError:
-    return CheckpointError(
-        f"A pipeline still runs over {settings.checkpoint}.",
-        remedy="Stop it with SIGTERM, wait until it has ended, then try again.",
-        checkpoint=settings.checkpoint,
-    )
+            raise still_running(f"it has just made a batch in {settings.checkpoint}")
 
 
 def rewrite_state(spark: SparkSession, store: CheckpointStore, partitions: int) -> None:
@@ -238,14 +224,10 @@ def _grow_settled(settings: Settings, partitions: int) -> int:
     """Extend the settled topic to one partition per state partition; return how many were added."""
     topic = settings.topics.settled
     admin = AdminClient(settings.connection())
-    try:
+    says = f"{topic} can't be extended to {partitions} partitions"
+    remedy = "Check that all brokers are up; extend it yourself, or ask for the right to."
+    with broker_errors(says, remedy, topic=topic):
         return retry_transient(lambda: _grown(admin, topic, partitions), TIMEOUT_S)
-    except (KafkaException, TimeoutError) as error:
-        raise BrokerError(
-            f"{topic} can't be extended to {partitions} partitions: {said_by(error)}.",
-            remedy="Check that all brokers are up; extend it yourself, or ask for the right to.",
-            topic=topic,
-        ) from error
 
 
 def _grown(admin: AdminClient, topic: str, partitions: int) -> int:

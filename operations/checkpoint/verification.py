@@ -74,15 +74,12 @@ class Verification:
 
     def as_data(self) -> dict[str, Any]:
         """Return the verification as plain data."""
+        names = (
+            "is_whole", "is_running", "query_id", "state_partitions", "planned_batch",
+            "committed_batch", "whole_batch", "written_batch",
+        )  # fmt: skip
         return {
-            "is_whole": self.is_whole,
-            "is_running": self.is_running,
-            "query_id": self.query_id,
-            "state_partitions": self.state_partitions,
-            "planned_batch": self.planned_batch,
-            "committed_batch": self.committed_batch,
-            "whole_batch": self.whole_batch,
-            "written_batch": self.written_batch,
+            **{name: getattr(self, name) for name in names},
             "markers": None if self.markers is None else dict(self.markers),
             "problems": [asdict(problem) for problem in self.problems],
         }

@@ -98,7 +98,7 @@ def _lost_records(connection: Mapping[str, Any], files: ReadableCheckpoint) -> l
     with suppress(CheckpointError):  # a note that can't be read is a problem already
         epochs = next((one.terms.leader_epochs for one in reversed(all_notes(files))), {})
     ends = log_ends(AdminClient({**connection}), read) if read else {}
-    lost = KeptRecords(connection).lost(read, epochs, ends)
+    lost, _ = KeptRecords(connection).lost(read, epochs, ends)
     return [Problem("lost-records", name, says, REBUILD) for name, says in lost.items()]
 
 

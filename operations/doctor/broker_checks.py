@@ -115,7 +115,7 @@ class BrokerChecks:
         yield from judge_topics(plans, self.found, self.settings.topics)
         half = self.found.get(self.settings.topics.half)
         if half is not None:
-            yield judge_retention(self.settings, half, self.settings.pending_window_ms)
+            yield judge_retention(self.settings, half, self.settings.half_retention_ms)
 
     def _relay(self) -> Findings:
         """Yield whether a relay is alive, where the job needs one."""
@@ -173,10 +173,10 @@ def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
     return Counter(left.values())
 
 
-def guarded(check: str, run: Callable[[], Findings]) -> Findings:
+def guarded(check: str, run: Callable[[], Findings | None]) -> Findings:
     """Yield the findings of a check; an error that stops the check becomes a finding."""
     try:
-        yield from run()
+        yield from run() or ()
     except CheckbackError as error:
         yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
     except (KafkaException, TimeoutError) as error:

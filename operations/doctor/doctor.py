@@ -161,17 +161,15 @@ class Doctor:
             # Where the lock of the checkpoint can be seen.
             running = judge_running(is_pipeline_running(self._settings))
             yield from [running] if running is not None else []
-            differing = list(guarded("checkpoint", lambda: self._settings_that_differ(store)))
+            # The pipeline would not start over it by settings that differ.
+            differing = list(
+                guarded("checkpoint", lambda: require_same_settings(self._settings, store))
+            )
             # Under another application id, or of other state partitions, no marker is found.
             yield from differing or guarded("markers", lambda: self._markers(store))
             yield from guarded("position", self._position)
             yield from guarded("unread records", lambda: self._unread(store))
             yield from guarded("groups", lambda: self._groups(store))
-
-    def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
-        """Refuse settings with which the pipeline would not start over its checkpoint."""
-        require_same_settings(self._settings, store)
-        yield from ()
 
     def _markers(self, store: ReadableCheckpoint) -> Findings:
         sink = sink_settings(self._settings, self._connection, store.query_id() or "")

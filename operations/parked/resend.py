@@ -6,7 +6,7 @@ The sink's own function makes the final.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,34 +25,16 @@ from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckbackError
-from checkback.protocol.properties import Headers, text_value
+from checkback.protocol.properties import text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers
+from checkback.protocol.refusals import RecordOrigin
 from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader, RecordSource
 from checkback.sinks.records.router import Refusal, Router, as_target
 from checkback.sinks.records.sink_record import SinkRecord
-from checkback.sinks.records.source_record import SourceRecord
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptHalf:
-    """A half as the refused topic keeps it; its own time is not kept."""
-
-    refused: RefusedRecord
-
-    def key(self) -> bytes | None:
-        return self.refused.record.key
-
-    def value(self) -> bytes | None:
-        return self.refused.record.value
-
-    def headers(self) -> Headers | None:
-        return self.refused.original
-
-    def timestamp(self) -> tuple[int, int]:
-        return 0, self.refused.record.time_ms
+from checkback.sinks.records.source_record import RecordCopy, SourceRecord
 
 
 class FinalPlanner:
@@ -104,7 +86,7 @@ class FinalPlanner:
             half = found[at.offset]
             if half is not None and _is_same(half, refused):
                 return half
-        return None if refused.is_cut else _KeptHalf(refused)
+        return None if refused.is_cut else _kept_half(refused)
 
     def _find(self, topic: str) -> KnownTopic | None:
         known = self._directory.find(topic)
@@ -176,6 +158,14 @@ def resend(
         [one for one in has_final if one.obstacle],
         len(done) - len(has_final),
     )
+
+
+def _kept_half(refused: RefusedRecord) -> RecordCopy:
+    """Return the half as the refused topic keeps it; its own time is not kept."""
+    record = refused.record
+    place = RecordOrigin(record.topic, *record.at)
+    content, stored = (record.key, record.value), (0, record.time_ms)
+    return RecordCopy(place, "", content, refused.original, stored)
 
 
 def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +17,6 @@ from checkback.operations.parked.refused import undelivered_halves
 from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import OperatorFacts, resumed_half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
@@ -59,8 +57,9 @@ def resume(
     partitions = len(scanner.partitions(settings.topics.half))
     new = (_with_new_half(one, settings.topics.half, partitions, signer, facts) for one in planned)
     done = transaction.write_all(new, facts)
-    _require_all(done)
-    return ActionReport(done, already)
+    return ActionReport(
+        [one for one in done if not one.obstacle], already, [one for one in done if one.obstacle]
+    )
 
 
 def chosen_halves(
@@ -97,17 +96,3 @@ def _with_new_half(
     partition = origin.partition if origin is not None and is_known else BY_KEY
     new = SinkRecord(topic, partition, record.key, record.value, headers, timestamp_ms=0)
     return replace(action, successor=new, signed_at_ms=signed_at_ms)
-
-
-def _require_all(done: Sequence[RecordAction[DiscardedHalf]]) -> None:
-    rejected = [one for one in done if one.obstacle]
-    if not rejected:
-        return
-    first = rejected[0]
-    raise BrokerError(
-        f"The brokers did not take {len(rejected)} of the halves, first that of "
-        f"{first.parked.record.at}: {first.obstacle.rstrip('.')}. "
-        f"The {len(done) - len(rejected)} others were resumed.",
-        remedy="Raise the half topic's max.message.bytes for one that is too large.",
-        rejected=[str(one.parked.record.at) for one in rejected],
-    )

@@ -10,11 +10,10 @@ there with batch 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState
 
@@ -23,6 +22,7 @@ from checkback.operations.rebuild.topic_pages import RESTORED_PAGE, RESTORED_SCH
 from checkback.state import Rules
 from checkback.streaming.batch.terms import TaskTerms
 from checkback.streaming.job.query import decided
+from checkback.streaming.job.query_failure import BatchFunction
 from checkback.streaming.pages.event_columns import events_in
 from checkback.streaming.pages.page_function import (
     STATE_VERSION,
@@ -33,9 +33,6 @@ from checkback.streaming.pages.page_function import (
     advance_page,
 )
 from checkback.streaming.pages.page_key import HALF_PARTITIONS_MAX
-
-BatchFunction = Callable[[DataFrame, int], None]
-"""Version, metadata, and the position of the one source (OffsetSeqLog of Spark 4.2.0)."""
 
 
 def run_first_batch(

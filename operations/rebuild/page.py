@@ -12,7 +12,7 @@ offset to another half. The identity in the mark tells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -87,10 +87,6 @@ class RestoredCounts:
     foreign: int = 0
     lost: int = 0
     void: int = 0
-
-    def __add__(self, other: RestoredCounts) -> RestoredCounts:
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return RestoredCounts(*(one + another for one, another in pairs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
+from checkback.operations.checkpoint.open import still_running
+from checkback.sinks.kafka.cluster.transient_errors import broker_errors, retry_transient
 from checkback.sinks.kafka.transaction.epoch import RETIRED, retire
 from checkback.sinks.kafka.transaction.marker import Marker, markers_of
 from checkback.sinks.settings import SinkSettings
@@ -32,11 +32,6 @@ class Predecessor:
 
     settings: SinkSettings
     markers: Mapping[int, Marker]
-
-    @property
-    def is_retired(self) -> bool:
-        """Return whether the query is fenced for good."""
-        return all(marker.epoch == RETIRED for marker in self.markers.values())
 
     @property
     def query_id(self) -> str:
@@ -58,7 +53,7 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
         settings = replace(own, pipeline=pipeline, query_id=query_id, epoch=0)
         markers = markers_of(settings, settled_partitions, is_hasty=True)
         found.append(Predecessor(settings, markers))
-    return [one for one in found if one.markers and not one.is_retired]
+    return [one for one in found if any(it.epoch != RETIRED for it in one.markers.values())]
 
 
 def require_silence(
@@ -80,13 +75,6 @@ def require_silence(
             raise still_running(f"its query {one.query_id} has just written")
 
 
-def still_running(sign: str) -> CheckpointError:
-    """Return the error that refuses a rebuild while a job runs."""
-    return CheckpointError(
-        f"The job still runs: {sign}.", remedy="Stop it with SIGTERM first, then try again."
-    )
-
-
 def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
     """Fence the queries for good, and abort the Kafka transactions that they left open."""
     for one in predecessors:
@@ -95,13 +83,9 @@ def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
 
 def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
     admin = AdminClient({**connection})
-    try:
+    remedy = "Check that all brokers are up, and this user's right to describe groups."
+    with broker_errors("The consumer groups can't be listed", remedy):
         names = retry_transient(lambda: _group_names(admin), TIMEOUT_S)
-    except (KafkaException, TimeoutError) as error:
-        raise BrokerError(
-            f"The consumer groups can't be listed: {said_by(error)}.",
-            remedy="Check that all brokers are up, and this user's right to describe groups.",
-        ) from error
     matches = (MARKER_GROUP.fullmatch(name) for name in names)
     return sorted((match[1], match[2]) for match in matches if match and match[1].strip())
 

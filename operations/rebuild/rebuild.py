@@ -25,9 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.own_files.relay_terms import Spans
-from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
+from checkback.operations.checkpoint.open import require_not_running, still_running
 from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.checkpoint.verify import verify_files
 from checkback.operations.rebuild.first_batch import run_first_batch
@@ -37,7 +37,6 @@ from checkback.operations.rebuild.predecessors import (
     end_predecessors,
     find_predecessors,
     require_silence,
-    still_running,
 )
 from checkback.operations.rebuild.relayed import spans_on
 from checkback.operations.rebuild.topic_pages import (
@@ -340,8 +339,7 @@ class Rebuild:
 
     def _require_no_job(self, predecessors: list[Predecessor]) -> None:
         """Refuse the rebuild while a job plans batches here or writes to the settled topic."""
-        if is_pipeline_running(self.settings):
-            raise still_running("it holds the lock of its checkpoint")
+        require_not_running(self.settings)
         planned = self.store.last_batch("offsets")
         watch_s = WATCH_S + min(self.settings.trigger_interval_ms / 1_000, TRIGGER_WATCH_S_MAX)
         if planned is not None and not predecessors:

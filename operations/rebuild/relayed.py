@@ -10,12 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, Spans, with_note
-from checkback.protocol.decided import Closed, RelayMark, Taken, note_headers
+from checkback.protocol.decided import NOTE_HEADERS, Closed, RelayMark, Taken
 
-_KINDS: Final = {
-    note_headers(note)[0][0]: type(note)
-    for note in (Taken(0, 0), Closed(0), RelayMark(0, 0, 0, 0, 0))
-}
+_KINDS: Final = {NOTE_HEADERS[kind]: kind for kind in (Taken, Closed, RelayMark)}
 """Notes by the name of their last header."""
 _NUMBERS: Final = "ops_from long, halves_from long"
 

@@ -93,23 +93,19 @@ def restored_rows(
         RESTORED_SCHEMA. A row of kind RESTORED_PAGE holds the packed page in `blob`, and counts.
         The other rows are events as `decode` makes them.
     """
+    # What no mark speaks of, no job has judged: it is believed by the rules of today.
+    verification = None if rules is None else RecordVerification(spark, rules)
 
     def topic(name: str) -> DataFrame:
         return read_topic(spark, source, name, positions)
 
-    # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = None if rules is None else RecordVerification(spark, rules)
-    events = decode(topic(names.half), names, history.page_size, verification=verification)
-    ops = decode(
-        without_relayed(topic(names.op), relayed or {}),
-        names,
-        history.page_size,
-        verification=verification,
-    )
+    def judged(records: DataFrame) -> DataFrame:
+        return decode(records, names, history.page_size, verification)
+
+    events = judged(topic(names.half))
+    ops = judged(without_relayed(topic(names.op), relayed or {}))
     if relayed is not None:
-        ops = ops.unionByName(
-            decode(topic(names.decided), names, history.page_size, verification=verification)
-        )
+        ops = ops.unionByName(judged(topic(names.decided)))
     refused = _refused_ops(topic(names.refused), names)
     ops = ops.join(refused, ["partition", "source_offset"], "left_anti").select(*EVENT_COLUMNS)
     no_blob = f.lit(None).cast("binary").alias("blob")
@@ -222,12 +218,10 @@ def _rows(page_key: int, restored: RestoredPage) -> pa.Table:
         "kind": np.append(RESTORED_PAGE, events.kind).astype(np.int8),
         "offset": np.append(page.first_offset, events.offset),
         "time_ms": np.append(page.oldest_ms, events.time_ms),
-        "identity": np.append(0, events.identity),
-        "detail": np.append(0, events.detail),
-        "source_offset": np.append(0, events.source_offset),
-        "identity_rest": np.append(0, events.identity_rest),
         "blob": pa.array([blob, *[None] * count], pa.binary()),
     }
+    for name in ("identity", "detail", "source_offset", "identity_rest"):
+        columns[name] = np.append(0, getattr(events, name))
     for name in COUNT_NAMES:
         columns[name] = np.append(getattr(restored.counts, name), np.zeros(count, np.int64))
     return pa.table(columns)

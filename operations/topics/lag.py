@@ -8,14 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
-from checkback.sinks.kafka.read.list_offsets import COMMITTED, listed_offsets, places_of
+from checkback.sinks.kafka.cluster.transient_errors import broker_errors
+from checkback.sinks.kafka.read.list_offsets import COMMITTED, by_place, listed_offsets, places_of
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
 
@@ -49,35 +48,17 @@ def read_positions(
     committed: Offsets, planned: Offsets, ends: Mapping[tuple[str, int], int]
 ) -> list[ReadPosition]:
     """Return how far every partition has been read, ordered by topic and number."""
-    places = {
-        (topic, number)
-        for offsets in (committed, planned)
-        for topic, numbers in offsets.items()
-        for number in numbers
-    }
+    read, to_read = by_place(committed), by_place(planned)
     return [
-        ReadPosition(
-            topic,
-            number,
-            committed.get(topic, {}).get(number),
-            planned.get(topic, {}).get(number),
-            ends.get((topic, number)),
-        )
-        for topic, number in sorted(places | ends.keys())
+        ReadPosition(*place, read.get(place), to_read.get(place), ends.get(place))
+        for place in sorted({*read, *to_read, *ends})
     ]
 
 
 def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int], int]:
     """Return the end of each partition for a reader of committed records, of topics that exist."""
     admin = AdminClient(settings.connection())
-    try:
-        places = retry_transient(lambda: places_of(admin, topics), TIMEOUT_S)
-    except KafkaException as error:
-        raise BrokerError(
-            f"The topics can't be listed: {said_by(error)}.",
-            remedy="Check the brokers, and this user's rights on the topics.",
-        ) from error
-    return listed_offsets(admin, places, isolation=COMMITTED)
+    return listed_offsets(admin, places_of(admin, topics, TIMEOUT_S), isolation=COMMITTED)
 
 
 def oldest_unread_ms(
@@ -97,20 +78,16 @@ def oldest_unread_ms(
 
 def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:
     """Return the offsets that the pipeline commits for lag tools; none where it committed none."""
-    connection = settings.connection()
+    group = settings.application_id
+    remedy = f"Check the brokers, and the right to READ the group {group}."
     # A consumer that reads nothing: the Admin call for a group's offsets can abort the process
     # (librdkafka #3663, #4605).
-    consumer = Consumer({**connection, "group.id": settings.application_id})
-    try:
+    with (
+        broker_errors("The pipeline's position can't be read", remedy),
+        closing(Consumer({**settings.connection(), "group.id": group})) as consumer,
+    ):
         wanted = [TopicPartition(*one) for one in sorted(ends)]
         found = committed_offsets(consumer, wanted, time.monotonic() + TIMEOUT_S)
-    except KafkaException as error:
-        raise BrokerError(
-            f"The pipeline's position can't be read: {said_by(error)}.",
-            remedy=f"Check the brokers, and the right to READ the group {settings.application_id}.",
-        ) from error
-    finally:
-        consumer.close()
     offsets: dict[str, dict[int, int]] = {}
     for one in found:
         if one.offset >= 0:

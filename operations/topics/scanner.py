@@ -23,16 +23,15 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.operations.topics.position import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka.cluster.transient_errors import is_transient, retry_transient, said_by
+from checkback.sinks.kafka.cluster.transient_errors import is_transient, listed_topics, said_by
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import COMMITTED, EARLIEST, listed_offsets
-from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, polled
 from checkback.sinks.records.source_record import PlacedRecord, readable
 
 POLL_S: Final = 1.0
 SILENCE_POLLS_MAX: Final = 30
 TIMEOUT_S: Final = 20.0
-MESSAGES_MAX: Final = 1_000
 CLOCK_MARGIN_MS: Final = 600_000
 """A search for records with a producer's timestamp begins this much earlier, because clocks
 differ."""
@@ -101,18 +100,7 @@ class TopicScanner:
         Raises:
             BrokerError: the brokers do not answer, or do not say whether it exists.
         """
-        # List all topics: asking for one by name makes some brokers create it.
-        try:
-            known = retry_transient(
-                lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S
-            )
-        except KafkaException as error:
-            raise BrokerError(
-                f"The topics can't be listed: {said_by(error)}.",
-                remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is "
-                "wrong.",
-            ) from error
-        found = known.topics.get(topic)
+        found = listed_topics(self._consumer, TIMEOUT_S).get(topic)
         if found is None and not may_be_hidden:
             self._require_told(topic)
         return [] if found is None else sorted(found.partitions)
@@ -196,12 +184,10 @@ class TopicScanner:
     def _read(
         self, topic: str, spans: dict[int, tuple[int, int]], wanted: Wanted
     ) -> Iterator[FoundRecord]:
-        self._consumer.assign(
-            [TopicPartition(topic, number, first) for number, (first, _) in spans.items()]
-        )
-        progress = _ScanProgress(spans)
-        silent = 0
-        while progress.unfinished:
+        at = {number: first for number, (first, _) in spans.items()}
+        self._consumer.assign([TopicPartition(topic, *place) for place in at.items()])
+        total, behind, silent = sum(end - first for first, end in spans.values()), 0, 0
+        while behind < total:
             messages = self._consume(POLL_S)
             silent = 0 if messages else silent + 1
             if silent == SILENCE_POLLS_MAX:
@@ -211,47 +197,24 @@ class TopicScanner:
                     topic=topic,
                 )
             for message in messages:
-                if progress.takes(message) and wanted(message):
+                number, offset = message.partition() or 0, message.offset() or 0
+                is_record, end = message.error() is None, spans[number][1]
+                # A read_committed reader's end may be before the end that was first reported,
+                # never after it.
+                at[number] = min(end, offset + 1) if is_record else end
+                if is_record and offset < end and wanted(message):
                     yield FoundRecord.of(message)
-            self._advance(topic, progress.behind, progress.total)
+            behind = sum(at[number] - first for number, (first, _) in spans.items())
+            self._advance(topic, behind, total)
 
     def _consume(self, timeout_s: float) -> list[Message]:
         """Return records and end-of-partition events, without errors that pass by themselves."""
-        first = self._consumer.poll(timeout_s)
-        # consume() alone waits for its whole timeout unless it gets as many records as it asked
-        # for.
-        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
+        messages = polled(self._consumer, timeout_s)
         for message in messages:
             error = message.error()
             if error is not None:
                 require_passing(error, message.topic(), message.partition())
         return [one for one in messages if one.error() is None or _is_end(one.error())]
-
-
-class _ScanProgress:
-    """The partitions that are not yet read to the end that they had when the scan began."""
-
-    def __init__(self, spans: dict[int, tuple[int, int]]) -> None:
-        self._ends = {number: end for number, (_, end) in spans.items()}
-        self._at = {number: first for number, (first, _) in spans.items()}
-        self.unfinished = set(spans)
-        self.total = sum(end - first for first, end in spans.values())
-
-    @property
-    def behind(self) -> int:
-        """The number of offsets already passed."""
-        return self.total - sum(self._ends[number] - self._at[number] for number in self._at)
-
-    def takes(self, message: Message) -> bool:
-        """Note a record or an end-of-partition event; return whether the scan wants it."""
-        number, offset = message.partition() or 0, message.offset() or 0
-        error, end = message.error(), self._ends[number]
-        # A read_committed reader's end may be before the end that was first reported, never after
-        # it.
-        self._at[number] = end if error is not None else min(end, offset + 1)
-        if self._at[number] >= end:
-            self.unfinished.discard(number)
-        return error is None and offset < end
 
 
 def _is_end(error: KafkaError | None) -> bool:

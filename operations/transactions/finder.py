@@ -70,7 +70,7 @@ class TransactionFinder:
         if at is None:
             found = [self.history(half.at, half) for half in self._halves(name, stored_from_ms)]
         else:
-            found = [self.history(at, self.half_at(at))]
+            found = [self.history(at, record_at(self.scanner, self.halves, at))]
         known = [one for one in found if one.events]
         if not known:
             raise NotFoundError(
@@ -97,10 +97,6 @@ class TransactionFinder:
         if "discard" in verdicts:
             events += self._discarded(at, None if half is None else half.time_ms)
         return assemble(at, half, events)
-
-    def half_at(self, at: Position) -> FoundRecord | None:
-        """Return the half at that position, None if it is gone or there never was one."""
-        return record_at(self.scanner, self.halves, at)
 
     def _halves(self, transaction_id: str, from_ms: int | None) -> list[FoundRecord]:
         wanted = transaction_id.encode()

@@ -214,12 +214,7 @@ def final_event(record: FoundRecord) -> HistoryEvent:
 def discarded_event(record: FoundRecord) -> HistoryEvent:
     """Return the event for a record of the discarded topic: a half or a resumption note."""
     if record.text(names.RESUME.target):
-        facts = {
-            "resumed_to": record.text(names.RESUME.target),
-            "operator": record.text(names.RESUME.operator),
-            "reason": record.text(names.RESUME.reason),
-        }
-        return _event("resumed", record, facts)
+        return _note_event("resumed", record, names.RESUME)
     times = record.text(names.TRANSACTION_CHECK_TIMES)
     why = record.text(names.DISCARDED_REASON)
     return _event("discarded", record, {"reason": why, "check_times": _number(times)})
@@ -229,12 +224,7 @@ def refused_event(record: FoundRecord) -> HistoryEvent:
     """Return the event for a record of the refused topic: a refused record or a resend note."""
     refusal = refusal_facts(record.headers).facts
     if not refusal and record.text(names.RESEND.target):
-        facts = {
-            "resent_to": record.text(names.RESEND.target),
-            "operator": record.text(names.RESEND.operator),
-            "reason": record.text(names.RESEND.reason),
-        }
-        return _event("resent", record, facts)
+        return _note_event("resent", record, names.RESEND)
     origin = {
         "origin_topic": refusal.get("topic", ""),
         "origin_partition": _number(refusal.get("partition", "")),
@@ -249,6 +239,11 @@ def half_position(record: FoundRecord) -> Position | None:
     partition = record.text(names.TRAN_HALF_QUEUE_ID)
     offset = record.text(names.TRAN_PREPARED_QUEUE_OFFSET)
     return Position.parse(f"{partition}:{offset}")
+
+
+def _note_event(kind: str, record: FoundRecord, action: names.ActionNames) -> HistoryEvent:
+    told = {f"{kind}_to": action.target, "operator": action.operator, "reason": action.reason}
+    return _event(kind, record, {fact: record.text(name) for fact, name in told.items()})
 
 
 def _event(kind: str, record: FoundRecord, facts: dict[str, Any]) -> HistoryEvent:

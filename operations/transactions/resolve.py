@@ -13,7 +13,7 @@ from typing import Any, Final
 from checkback.operations.operator_account import operator_signer
 from checkback.operations.topics.append import append
 from checkback.operations.topics.position import Position
-from checkback.operations.topics.scanner import FoundRecord, TopicScanner
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.finder import TransactionFinder
 from checkback.operations.transactions.history import (
     DELIVERED_BY,
@@ -30,7 +30,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.records import Op, OperatorFacts
 from checkback.protocol.topics import TopicNames
-from checkback.security.record_signer import RecordSigner
 
 STATES: Final = {
     "commit": names.TRANSACTION_COMMIT_TYPE,
@@ -117,26 +116,9 @@ def decide(
     op = manual_op(history, verdict, operator=facts.operator, reason=facts.reason)
     if wait_s is None:
         return ManualVerdict((history,), op)
-    outcome = _followed(finder.scanner, settings, history.real_topic, op, signer, wait_s)
-    return ManualVerdict((history,), op, outcome)
-
-
-def _followed(
-    scanner: TopicScanner,
-    settings: Settings,
-    real_topic: str,
-    op: Op,
-    signer: RecordSigner | None,
-    wait_s: float,
-) -> OpOutcome:
-    """Append an op and follow it; return what became of it.
-
-    Raises:
-        BrokerError: the op may not be stored, or the brokers do not answer.
-    """
-    topics, half_at = settings.topics, Position(op.half_partition, op.half_offset)
+    topics, half_at, scanner = settings.topics, history.half_at, finder.scanner
     # Before the op is written, so that no record about it is missed.
-    starts = scanner.ends(dict.fromkeys([topics.settled, topics.refused, real_topic]))
+    starts = scanner.ends(dict.fromkeys([topics.settled, topics.refused, history.real_topic]))
     until_s = time.monotonic() + wait_s
     key, value, headers = op.key(), op.value(), op.headers()
     if signer is not None:
@@ -145,7 +127,7 @@ def _followed(
     outcome = OpOutcome(topics, half_at, op_at)
     for record in scanner.follow(starts, lambda: outcome.is_complete or time.monotonic() > until_s):
         outcome.take(record)
-    return outcome
+    return ManualVerdict((history,), op, outcome)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, first_va
 from checkback.protocol.refusals import ID_BYTES_MAX
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.native.clients import NativeNotes
-from checkback.sinks.records.source_record import PlacedRecord, UnreadableRecord
+from checkback.sinks.records.source_record import PlacedRecord
 
 NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
 NOTED_BYTES_MAX: Final = ID_BYTES_MAX
@@ -62,18 +62,13 @@ class _Notes:
     times: list[int | None] = field(default_factory=list)
     packed: list[tuple[pa.Array, ...]] = field(default_factory=list)
 
-    def add(self, found: PlacedRecord | None) -> None:
-        record = None if isinstance(found, UnreadableRecord) else found
+    def add(self, record: PlacedRecord | None) -> None:
         headers = None if record is None else record.headers()
-        if headers and len(headers) > 3 and _stands_in_order(headers):
-            self.groups.append(_beginning(headers[1][1]))
-            self.ids.append(_beginning(headers[2][1]))
-            self.topics.append(_beginning(headers[3][1]))
-        else:
-            self.groups.append(_named(headers, PGROUP))
-            self.ids.append(_named(headers, UNIQ_KEY))
-            self.topics.append(_named(headers, REAL_TOPIC))
-        self.times.append(None if record is None else record.timestamp()[1])
+        self.groups.append(_named(headers, PGROUP))
+        self.ids.append(_named(headers, UNIQ_KEY))
+        self.topics.append(_named(headers, REAL_TOPIC))
+        kind, time_ms = (0, 0) if record is None else record.timestamp()
+        self.times.append(time_ms if kind else None)
         if len(self.ids) == CHUNK_RECORDS:
             self._pack()
 
@@ -136,17 +131,9 @@ class HeaderCollectingReader:
         return self._names[partition]
 
 
-def _stands_in_order(headers: list[tuple[str, bytes]]) -> bool:
-    return headers[1][0] == PGROUP and headers[2][0] == UNIQ_KEY and headers[3][0] == REAL_TOPIC
-
-
 def _named(headers: list[tuple[str, bytes]] | None, name: str) -> bytes | None:
     value = first_value(headers or [], name)
-    return None if value is None else _beginning(value)
-
-
-def _beginning(value: bytes | None) -> bytes:
-    return (value or b"")[:NOTED_BYTES_MAX]
+    return None if value is None else value[:NOTED_BYTES_MAX]
 
 
 def names_of(notes: NativeNotes) -> TransactionNames:

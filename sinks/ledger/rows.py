@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger.notes import FindNames, HeaderCollectingReader, Ints
+from checkback.sinks.lookups import Chosen, chosen_by_partition, joined
 from checkback.sinks.partition.chunks import only_rows
 from checkback.sinks.report import BatchReport
 from checkback.state import Action, Outcome
@@ -169,24 +170,16 @@ class _Rows:
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], *, of_ops: bool) -> list[_Rows]:
         """Return the rows by partition, those without any left out."""
-        chosen = [(one, (one.action == Action.REFUSE_OP) == of_ops) for one in outcomes]
-        by_partition: dict[int, list[tuple[Outcome, NDArray[np.bool_]]]] = {}
-        for outcome, mask in chosen:
-            if mask.any():
-                by_partition.setdefault(int(outcome.partition), []).append((outcome, mask))
-        return [cls._of(number, of_ops, by_partition[number]) for number in sorted(by_partition)]
+        chosen = chosen_by_partition(
+            outcomes, lambda action: (action == Action.REFUSE_OP) == of_ops
+        )
+        return [cls._of(number, of_ops, found) for number, found in chosen.items()]
 
     @classmethod
-    def _of(
-        cls, partition: int, of_ops: bool, found: list[tuple[Outcome, NDArray[np.bool_]]]
-    ) -> _Rows:
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(outcome, name)[mask] for outcome, mask in found])
-
-        half = joined("offset")
-        record = joined("source_offset") if of_ops else half
-        now_ms = found[0][0].now_ms
-        return cls(partition, now_ms, of_ops, joined("action"), half, joined("detail"), record)
+    def _of(cls, partition: int, of_ops: bool, found: Chosen) -> _Rows:
+        half, action, detail = (joined(found, one) for one in ("offset", "action", "detail"))
+        record = joined(found, "source_offset") if of_ops else half
+        return cls(partition, found[0][0].now_ms, of_ops, action, half, detail, record)
 
     def with_names(self, reader: HeaderCollectingReader, batch: LedgerBatch) -> pa.RecordBatch:
         """Return them as rows of the ledger; the reader noted the names."""

@@ -211,17 +211,12 @@ def delta_errors(path: str) -> Iterator[None]:
     """Raise delta-rs' errors about a path as one sentence."""
     try:
         yield
-    except (DeltaError, DeltaProtocolError, OSError) as error:
-        raise _unusable(path, error) from error
     except BaseException as error:
-        if type(error).__name__ != PANIC:
+        is_known = isinstance(error, (DeltaError, DeltaProtocolError, OSError))
+        if not is_known and type(error).__name__ != PANIC:
             raise
-        raise _unusable(path, error) from error
-
-
-def _unusable(path: str, error: BaseException) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
-        remedy="Look at the path, its rights and its room; see `checkback docs ledger`.",
-        ledger=path,
-    )
+        raise PrerequisiteError(
+            f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
+            remedy="Look at the path, its rights and its room; see `checkback docs ledger`.",
+            ledger=path,
+        ) from error

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_char, c_char_p, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +26,7 @@ from checkback.sinks.native.library import RECORD_SIZES, Native
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+POLL_MS: Final = int(POLL_S * 1_000)
 
 
 class StopReason(IntEnum):
@@ -154,25 +154,6 @@ def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
         native.functions.sender_free(address)
 
 
-@dataclass(slots=True)
-class _Silence:
-    """Counts the polls without a record at one offset."""
-
-    offset: int = -1
-    polls: int = 0
-
-    def count_silent_poll(self, position: TopicPartition) -> None:
-        """Count a poll without a record at this offset.
-
-        Raises:
-            BrokerError: there were too many such polls in a row.
-        """
-        self.polls = self.polls + 1 if position.offset == self.offset else 1
-        self.offset = position.offset
-        if self.polls == SILENCE_POLLS_MAX:
-            raise silence_error(position)
-
-
 class SendTarget(NamedTuple):
     """The destination of finals.
 
@@ -187,28 +168,30 @@ class SendTarget(NamedTuple):
 
 
 class NativeReader:
-    """A consumer, with the records that it has read ahead.
-
-    Raises:
-        BrokerError: librdkafka does not take the settings.
-    """
+    """A consumer of one topic, made at the first read, with the records that it has read ahead."""
 
     def __init__(self, native: Native, settings: Mapping[str, Any], topic: str) -> None:
+        self.native = native
         self._functions = native.functions
+        self._settings = settings
         self._topic = topic
         self._topic_name = topic.encode()  # kept: forward.c does not copy it
-        words = [word for pair in settings.items() for word in map(_setting_text, pair)]
+        self._address: int | None = None
+
+    def _opened(self) -> int:
+        words = [word for pair in self._settings.items() for word in map(_setting_text, pair)]
         text = ctypes.create_string_buffer(512)
         ended = (c_char_p * (len(words) + 1))(*words, None)
-        self._address = self._functions.reader_new(
+        address: int = self._functions.reader_new(
             ended, self._topic_name, RUN_GAP_MAX, text, len(text)
         )
-        if not self._address:
+        if not address:
             raise BrokerError(
-                f"No consumer of {topic} can be made: {text.value.decode()}.",
+                f"No consumer of {self._topic} can be made: {text.value.decode()}.",
                 remedy="Check the kafka.* settings.",
-                topic=topic,
+                topic=self._topic,
             )
+        return address
 
     def forward(
         self,
@@ -227,16 +210,23 @@ class NativeReader:
             notes: takes a row for each offset.
 
         Raises:
-            BrokerError: the topic can't be read, or the brokers gave nothing for a minute.
+            BrokerError: the topic can't be read, the brokers gave nothing for a minute, or
+                librdkafka does not take the settings.
         """
-        progress, silence = ForwardedCount(), _Silence()
+        if self._address is None:
+            self._address = self._opened()
+        progress, silent_at, silent_polls = ForwardedCount(), -1, 0
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
                 if why == StopReason.SILENT:
-                    position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
-                    if self._is_behind_end(position):
+                    offset = int(offsets[progress.at])
+                    if self._functions.reader_is_behind_end(
+                        self._address, partition, offset, POLL_MS
+                    ):
                         return
-                    silence.count_silent_poll(position)
+                    silent_polls = silent_polls + 1 if offset == silent_at else 1
+                    silent_at = offset
+                    _require_answer(silent_polls, TopicPartition(self._topic, partition, offset))
                 elif why == StopReason.READING_FAILED:
                     text = progress.said.decode("utf-8", "replace") or None
                     require_passing(KafkaError(progress.code, text), self._topic, partition)
@@ -248,11 +238,14 @@ class NativeReader:
 
     def rest(self) -> None:
         """Ask the brokers for nothing until the next call."""
-        self._functions.reader_rest(self._address)
+        if self._address is not None:
+            self._functions.reader_rest(self._address)
 
     def close(self) -> None:
         """Give the connection up."""
-        self._functions.reader_free(self._address)
+        if self._address is not None:
+            self._functions.reader_free(self._address)
+            self._address = None
 
     def _step(
         self,
@@ -272,20 +265,17 @@ class NativeReader:
             sending.decided.ctypes.data if sending is not None else None,
             left.ctypes.data,
             len(offsets),
-            int(POLL_S * 1_000),
+            POLL_MS,
             ctypes.byref(progress),
         )
         if why == StopReason.NO_MEMORY:
             raise MemoryError
         return StopReason(why)
 
-    def _is_behind_end(self, position: TopicPartition) -> bool:
-        timeout_ms = int(POLL_S * 1_000)
-        return bool(
-            self._functions.reader_is_behind_end(
-                self._address, position.partition, position.offset, timeout_ms
-            )
-        )
+
+def _require_answer(silent_polls: int, position: TopicPartition) -> None:
+    if silent_polls == SILENCE_POLLS_MAX:
+        raise silence_error(position)
 
 
 def _setting_text(value: object) -> bytes:

@@ -5,6 +5,7 @@ This is the fast way, for the ordinary case only. The rest of the sink sends the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,48 +36,22 @@ from checkback.sinks.records.router import FindTopic
 from checkback.state.formats.outcome import REST_UNKNOWN
 
 
-@dataclass(slots=True)
-class NativeHalfReader:
-    """Reads one topic natively; keeps its consumer and its position between calls."""
+class NativeHalfReader(NativeReader):
+    """A reader that keeps its consumer and its position between calls, and finds names, too."""
 
-    connection: dict[str, Any]
-    topic: str
-    native: Native
-    _reader: NativeReader | None = None
-
-    @property
-    def reader(self) -> NativeReader:
-        """The consumer; made when it is first asked for.
-
-        Raises:
-            BrokerError: librdkafka does not take the settings.
-        """
-        if self._reader is None:
-            settings = {**LOOKUP_CONSUMER, **REPORTS_END, **self.connection}
-            self._reader = NativeReader(self.native, settings, self.topic)
-        return self._reader
-
-    def rest(self) -> None:
-        """Ask the brokers for nothing until the next call."""
-        if self._reader is not None:
-            self._reader.rest()
-
-    def close(self) -> None:
-        """Give the connection up."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+    def __init__(self, native: Native, connection: Mapping[str, Any], topic: str) -> None:
+        super().__init__(native, {**LOOKUP_CONSUMER, **REPORTS_END, **connection}, topic)
 
     def names(self, partition: int, offsets: Ints) -> TransactionNames:
-        """Return the names in the records; NativeReader.forward says what may be raised."""
-        return self.forward(partition, offsets, np.zeros(len(offsets), dtype=bool))
+        """Return the names in the records; `forward` says what may be raised."""
+        return self.forward_noting(partition, offsets, np.zeros(len(offsets), dtype=bool))
 
-    def forward(
+    def forward_noting(
         self, partition: int, offsets: Ints, left: Bools, sending: SendTarget | None = None
     ) -> TransactionNames:
-        """Do as NativeReader.forward, and return the names in the records."""
+        """Do as `forward`, and return the names in the records."""
         with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
-            self.reader.forward(partition, offsets, left, sending, notes)
+            self.forward(partition, offsets, left, sending, notes)
             notes.end()
             return names_of(notes)
 
@@ -119,7 +94,7 @@ class NativeFinals:
         if self.noting is None:
             left = np.ones(len(offsets), dtype=bool)
             sending = SendTarget(self.sender, lookup.identity, on_stop)
-            self.forwarder.reader.forward(partition, offsets, left, sending)
+            self.forwarder.forward(partition, offsets, left, sending)
             return left
         every = self.noting.wanted[partition]
         is_asked = np.isin(every, offsets, assume_unique=True)
@@ -127,5 +102,6 @@ class NativeFinals:
         decided = np.full((len(every), 2), REST_UNKNOWN, np.int64)
         decided[is_asked] = lookup.identity
         sending = SendTarget(self.sender, decided, on_stop)
-        self.noting.keep(partition, self.forwarder.forward(partition, every, left, sending))
+        names = self.forwarder.forward_noting(partition, every, left, sending)
+        self.noting.keep(partition, names)
         return left[is_asked]

@@ -8,10 +8,11 @@
  * Only plain halves are done here: committed, for a real topic that is known and takes them. The
  * rest is left to sinks/records/router.py, which makes the same finals; one test runs both.
  *
- * No function of librdkafka is linked: sinks/native/library.py hands in those of the copy that
+ * No function of librdkafka is linked: use_librdkafka finds those of the copy that
  * confluent-kafka brings; its wheels leave the header out. The declarations below are from
  * rdkafka.h; its binary interface is kept within version 2.
  */
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,25 +113,27 @@ typedef resp_err on_new_function(rd_kafka_t *, const rd_kafka_conf_t *, void *, 
 static struct {
     LIBRDKAFKA(FIELD)
 } kafka;
-static const char *const function_names[] = {LIBRDKAFKA(NAME) NULL};
+static const char *const function_names[] = {LIBRDKAFKA(NAME)};
 
-/* The names of the functions that use_librdkafka wants, in its order; NULL ends them. */
-const char *const *librdkafka_functions(void) { return function_names; }
-
-enum { INTERFACE = 4 }; /* of this file to sinks/native/library.py: raised with every change of it */
+enum { INTERFACE = 5 }; /* of this file to sinks/native/library.py: raised with every change of it */
 
 int interface_version(void) { return INTERFACE; }
 
 static uint32_t crc32_of_byte[256];
 
-/* To be called before all else. */
-void use_librdkafka(void *const *functions) {
-    memcpy(&kafka, functions, sizeof kafka);
+/* To be called before all else, with a library that librdkafka is linked to. Returns 0, or -1 where
+ * it lacks a function. */
+int use_librdkafka(void *library) {
+    void *found[sizeof function_names / sizeof *function_names];
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        if (!(found[i] = dlsym(library, function_names[i]))) return -1;
+    memcpy(&kafka, found, sizeof kafka);
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t sum = byte;
         for (int bit = 0; bit < 8; bit++) sum = sum >> 1 ^ (sum & 1 ? 0xedb88320u : 0);
         crc32_of_byte[byte] = sum;
     }
+    return 0;
 }
 
 /* A plugin of librdkafka's (plugin.library.paths), called for each client that is made: nothing

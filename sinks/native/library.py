@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 FILE: Final = "forward.native.so"
 """A file name that Python does not take for a module, because this is none."""
-INTERFACE: Final = 4
+INTERFACE: Final = 5
 TAKEN_OFF_MAX: Final = 64
 PLUGIN_SETTING: Final = "plugin.library.paths"
 
@@ -54,29 +54,17 @@ class HeaderNames(ctypes.Structure):
     )
 
 
-class RecordSizes(ctypes.Structure):
-    """The sizes that forward.c computes a record's size from."""
-
-    _fields_ = (
-        ("record_overhead_bytes", c_int64),
-        ("header_overhead_bytes", c_int64),
-        ("header_room_bytes", c_int64),
-        ("headers_max", c_int64),
-    )
-
-
-RECORD_SIZES: Final = RecordSizes(
+RECORD_SIZES: Final = (c_int64 * 4)(
     RECORD_BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES,
     HEADER_OVERHEAD_BYTES,
     HEADER_ROOM_BYTES,
     HEADERS_MAX,
 )
-
+"""What forward.c computes a record's size from, its record_sizes."""
 
 _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "interface_version": (c_int, ()),
-    "librdkafka_functions": (POINTER(c_char_p), ()),
-    "use_librdkafka": (None, (c_void_p,)),
+    "use_librdkafka": (c_int, (c_void_p,)),
     "newest_client": (c_void_p, ()),
     "reader_new": (c_void_p, (c_void_p, c_char_p, c_int64, c_void_p, c_int64)),
     "reader_forget": (None, (c_void_p,)),
@@ -131,7 +119,10 @@ def native() -> Native | None:
             function.restype, function.argtypes = result, arguments
         if functions.interface_version() != INTERFACE:  # built from an older checkout
             return None
-        functions.use_librdkafka(_addresses(functions.librdkafka_functions()))
+        # Through confluent-kafka's module, whichever way librdkafka is linked to it.
+        linked = ctypes.CDLL(confluent_kafka.cimpl.__file__)._handle  # noqa: SLF001
+        if functions.use_librdkafka(linked):
+            return None
     except (OSError, AttributeError):
         return None
     found = Native(functions, _file(), _header_names())
@@ -143,18 +134,6 @@ def _file() -> str:
     # Executors may have the package as a zip.
     packed = resources.as_file(resources.files("checkback.sinks.native") / FILE)
     return str(_unpacked.enter_context(packed))
-
-
-def _addresses(names: Iterable[bytes | None]) -> ctypes.Array[c_void_p]:
-    """Return where librdkafka's functions are; None ends their names."""
-    # Looked up through confluent-kafka's module, whichever way librdkafka is linked to it.
-    library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
-    found = []
-    for name in names:
-        if name is None:
-            break
-        found.append(ctypes.cast(getattr(library, name.decode()), c_void_p).value)
-    return (c_void_p * len(found))(*found)
 
 
 def _header_names() -> HeaderNames:

@@ -8,7 +8,7 @@ the rows into steps, and the number of written rows tells it where to continue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,43 +30,36 @@ class Step(NamedTuple):
     is_last: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps that are left of one state partition's part of a batch."""
+def steps_of(outcomes: Sequence[Outcome], rows_done: int, rows_max: int) -> Iterator[Step]:
+    """Yield the steps that are left of one state partition's part of a batch, at least one.
 
-    outcomes: Sequence[Outcome]
-    rows_done: int
-    rows_max: int
+    Raises:
+        CheckpointError: the count of written rows leaves none for the last step.
+    """
+    rows = sum(len(one.action) for one in outcomes)
+    if not rows_done and rows <= rows_max:
+        yield Step(outcomes, rows, is_last=True)
+        return
+    if rows_done >= rows:
+        raise CheckpointError(
+            f"The marker says that {rows_done} rows of the batch are written, but the batch has "
+            f"{rows}.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+        )
+    for first in range(rows_done, rows, rows_max):
+        end = min(rows, first + rows_max)
+        yield Step(list(_between(outcomes, first, end)), end, is_last=end == rows)
 
-    def __iter__(self) -> Iterator[Step]:
-        """Yield the steps, at least one.
 
-        Raises:
-            CheckpointError: the count of written rows leaves none for the last step.
-        """
-        rows = sum(len(one.action) for one in self.outcomes)
-        if not self.rows_done and rows <= self.rows_max:
-            yield Step(self.outcomes, rows, is_last=True)
-            return
-        if self.rows_done >= rows:
-            raise CheckpointError(
-                f"The marker says that {self.rows_done} rows of the batch are written, but the "
-                f"batch has {rows}.",
-                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
-            )
-        for first in range(self.rows_done, rows, self.rows_max):
-            end = min(rows, first + self.rows_max)
-            yield Step(list(self._between(first, end)), end, is_last=end == rows)
-
-    def _between(self, first: int, end: int) -> Iterator[Outcome]:
-        at = 0
-        for outcome in sorted(self.outcomes, key=lambda one: (one.partition, one.page)):
-            size = len(outcome.action)
-            low, high = max(0, first - at), min(size, end - at)
-            at += size
-            if low < high:
-                in_order = np.argsort(outcome.offset, kind="stable")
-                yield only_rows(outcome, in_order[low:high])
+def _between(outcomes: Sequence[Outcome], first: int, end: int) -> Iterator[Outcome]:
+    at = 0
+    for outcome in sorted(outcomes, key=lambda one: (one.partition, one.page)):
+        size = len(outcome.action)
+        low, high = max(0, first - at), min(size, end - at)
+        at += size
+        if low < high:
+            in_order = np.argsort(outcome.offset, kind="stable")
+            yield only_rows(outcome, in_order[low:high])
 
 
 def only_rows(outcome: Outcome, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Outcome:

@@ -235,17 +235,14 @@ class BatchOutputs:
         self, record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal
     ) -> SinkRecord:
         self.report.refused[refusal.reason.name] += 1
-        self._count_for_its_group(record)
+        if record is not None:
+            self.report.refused_groups[group_of(record)[:GROUP_CHARACTERS_MAX]] += 1
         if _log.isEnabledFor(logging.INFO):
             _log_refusal(record, origin, refusal)
         without_content = origin in self.known.without_content or self._is_over_its_share(
             record, refusal
         )
         return self._router.refused(record, origin, refusal, without_content=without_content)
-
-    def _count_for_its_group(self, record: SourceRecord | None) -> None:
-        if record is not None:
-            self.report.refused_groups[group_of(record)[:GROUP_CHARACTERS_MAX]] += 1
 
     def _is_over_its_share(self, record: SourceRecord | None, refusal: Refusal) -> bool:
         """Return whether its group has had enough bytes of refused records copied in this batch.

@@ -28,7 +28,7 @@ from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.ledger.notes import HeaderCollectingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.native.finals import NativeFinals, NativeHalfReader
-from checkback.sinks.partition.chunks import Step, Steps
+from checkback.sinks.partition.chunks import Step, steps_of
 from checkback.sinks.partition.records_to_send import BatchOutputs
 from checkback.sinks.partition.rejections import KnownRejections
 from checkback.sinks.report import BatchReport, report_of
@@ -143,7 +143,7 @@ class BatchWriter:
         rows_done = rows_written(marker, batch_id)
         rows_max = max(1, self.settings.transaction_rows_max // self._slowness)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for step in Steps(outcomes, rows_done, rows_max):
+            for step in steps_of(outcomes, rows_done, rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
                     break
@@ -206,12 +206,13 @@ class BatchWriter:
     def _open(self, batch_id: int) -> MarkedProducer:
         # A writer of the batch before need not look: if it has a successor, its commit will fail.
         is_next = batch_id == self._last_batch + 1
-        if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
-            self.close()
-        if self._producer is not None and _is_within_a_batch(self._producer.marker):
+        kept = self._producer
+        if kept is not None and (
+            (not is_next and kept.is_superseded(batch_id))
             # A try ended between two parts; another process may have written the other parts since.
-            self.close()
-        if self._producer is not None and self._producer.is_spent:
+            or (kept.marker is not None and kept.marker.rows_done > 0)
+            or kept.is_spent
+        ):
             self.close()
         self._last_batch = batch_id
         if self._producer is None:
@@ -249,10 +250,6 @@ class BatchWriter:
 def rows_written(marker: Marker | None, batch_id: int) -> int:
     """Return how many rows of a batch are written; the batch is not written completely."""
     return 0 if marker is None or marker.next_batch != batch_id else marker.rows_done
-
-
-def _is_within_a_batch(marker: Marker | None) -> bool:
-    return marker is not None and marker.rows_done > 0
 
 
 def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:

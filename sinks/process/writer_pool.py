@@ -64,10 +64,11 @@ class Writers:
         writer.is_native = request.is_native
         outcomes = [Outcome.unpack(blob) for blob in request.outcomes]
         if request.settings.pipeline.ledger:
-            return self._write_for_ledger(writer, outcomes, request)
-        report = writer.write(outcomes, request.batch_id)
-        report.drop_small_groups()
-        return WriteAnswer(report, [])
+            answer = self._write_for_ledger(writer, outcomes, request)
+        else:
+            answer = WriteAnswer(writer.write(outcomes, request.batch_id), [])
+        answer.report.drop_small_groups()
+        return answer
 
     def _write_for_ledger(
         self, writer: BatchWriter, outcomes: Sequence[Outcome], request: WriteRequest
@@ -86,7 +87,6 @@ class Writers:
         forwarder = writer.forwarder if writer.is_native else None
         find_names = None if forwarder is None else forwarder.names
         report, rows = write_noting(outcomes, batch, halves, ops, write, find_names)
-        report.drop_small_groups()
         return WriteAnswer(report, list(packed(rows)))
 
     def _writer(self, settings: SinkSettings, state_partition: int) -> BatchWriter:
@@ -113,7 +113,7 @@ class Writers:
             return None
         return self._forwarders.setdefault(
             settings.query_id,
-            NativeHalfReader(dict(settings.connection), settings.topics.half, found),
+            NativeHalfReader(found, settings.connection, settings.topics.half),
         )
 
     def _directory(self, settings: SinkSettings) -> TopicDirectory:

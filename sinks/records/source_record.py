@@ -49,74 +49,42 @@ class PlacedRecord(SourceRecord, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableHeaders:
-    """A record with unreadable headers."""
+class RecordCopy:
+    """What is known of a record, in place of the client's own.
 
-    message: PlacedRecord
-    why: str
-
-    def key(self) -> bytes | None:
-        """Return the record's."""
-        return self.message.key()
-
-    def value(self) -> bytes | None:
-        """Return the record's."""
-        return self.message.value()
-
-    def headers(self) -> Headers | None:
-        """Return None: they are not known."""
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return the record's."""
-        return self.message.timestamp()
-
-    def topic(self) -> str | None:
-        """Return the record's."""
-        return self.message.topic()
-
-    def partition(self) -> int | None:
-        """Return the record's."""
-        return self.message.partition()
-
-    def offset(self) -> int | None:
-        """Return the record's."""
-        return self.message.offset()
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableRecord:
-    """A record that exists and that the client can't read."""
+    Args:
+        place: where it stands.
+        why_unreadable: why it has no headers, or nothing at all; empty where all can be read.
+        content: key and value, None where they are not known.
+        known_headers: None where they are not known.
+        stored: kind and milliseconds of its time, as the client has them; the kind is 0 without.
+    """
 
     place: RecordOrigin
-    why: str
+    why_unreadable: str = ""
+    content: tuple[bytes | None, bytes | None] = (None, None)
+    known_headers: Headers | None = None
+    stored: tuple[int, int] = (0, 0)
 
-    def key(self) -> bytes | None:
-        """Return None: it is not known."""
-        return None
+    def key(self) -> bytes | None:  # noqa: D102
+        return self.content[0]
 
-    def value(self) -> bytes | None:
-        """Return None: it is not known."""
-        return None
+    def value(self) -> bytes | None:  # noqa: D102
+        return self.content[1]
 
-    def headers(self) -> Headers | None:
-        """Return None: they are not known."""
-        return None
+    def headers(self) -> Headers | None:  # noqa: D102
+        return self.known_headers
 
-    def timestamp(self) -> tuple[int, int]:
-        """Return no time, as for a record that has none."""
-        return 0, 0
+    def timestamp(self) -> tuple[int, int]:  # noqa: D102
+        return self.stored
 
-    def topic(self) -> str | None:
-        """Return where it stands."""
+    def topic(self) -> str:  # noqa: D102
         return self.place.topic
 
-    def partition(self) -> int | None:
-        """Return where it stands."""
+    def partition(self) -> int:  # noqa: D102
         return self.place.partition
 
-    def offset(self) -> int | None:
-        """Return where it stands."""
+    def offset(self) -> int:  # noqa: D102
         return self.place.offset
 
 
@@ -126,8 +94,18 @@ def readable(message: PlacedRecord) -> PlacedRecord:
         _headers(message)
     except Exception as error:
         cause = error.__cause__ or error
-        return UnreadableHeaders(message, f"{type(cause).__name__}: {cause}")
+        return without_headers(message, f"{type(cause).__name__}: {cause}")
     return message
+
+
+def without_headers(message: PlacedRecord, why: str) -> RecordCopy:
+    """Return a substitute for a record with headers that can't be read."""
+    content = message.key(), message.value()
+    return RecordCopy(_place_of(message), why, content, stored=message.timestamp())
+
+
+def _place_of(message: PlacedRecord) -> RecordOrigin:
+    return RecordOrigin(message.topic() or "", message.partition() or 0, message.offset() or 0)
 
 
 def content_bytes(record: SourceRecord) -> int:
@@ -146,8 +124,7 @@ def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> PlacedR
     size = content_bytes(record)
     if size <= min(bytes_max, OP_BYTES_MAX):
         return record
-    topic, at = message.topic() or "", (message.partition() or 0, message.offset() or 0)
-    return UnreadableRecord(RecordOrigin(topic, *at), f"it has {size:,} bytes")
+    return RecordCopy(_place_of(message), f"it has {size:,} bytes")
 
 
 def readable_headers(message: PlacedRecord) -> Headers:
@@ -157,11 +134,10 @@ def readable_headers(message: PlacedRecord) -> Headers:
 
 def is_unreadable(record: SourceRecord) -> bool:
     """Return whether the record has headers, or more, that can't be read."""
-    return isinstance(record, UnreadableHeaders | UnreadableRecord)
+    return isinstance(record, RecordCopy) and bool(record.why_unreadable)
 
 
 def why_unreadable(record: SourceRecord) -> str:
     """Return why a record without headers has none."""
-    if isinstance(record, UnreadableHeaders | UnreadableRecord):
-        return record.why
-    return "it has none, or more than the client reads"
+    why = record.why_unreadable if isinstance(record, RecordCopy) else ""
+    return why or "it has none, or more than the client reads"

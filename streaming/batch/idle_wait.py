@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.decided import partition_note
+from checkback.sinks.kafka.read.list_offsets import by_place
 from checkback.sinks.records.source_record import readable_headers
 
 SLEEP_S_MAX: Final = 20.0
@@ -39,19 +40,6 @@ WATCH: Final = {
     "fetch.message.max.bytes": 1_024,
     "fetch.queue.backoff.ms": 0,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedBatch:
-    """The facts of a finished batch.
-
-    Args:
-        did_nothing: whether it read nothing and called no page.
-    """
-
-    batch_id: int
-    ends: Offsets
-    did_nothing: bool
 
 
 @dataclass(slots=True)
@@ -73,13 +61,8 @@ class RecordWatch:
         if self._consumer is None:
             own = {"group.id": self.group, **WATCH}
             self._consumer = Consumer({**self.connection, **own})
-        self._consumer.assign(
-            [
-                TopicPartition(topic, number, end)
-                for topic, partitions in ends.items()
-                for number, end in partitions.items()
-            ]
-        )
+        places = by_place(ends).items()
+        self._consumer.assign([TopicPartition(*place, end) for place, end in places])
 
     def sees_record(self, wait_s: float) -> bool:
         """Wait up to a timeout for a record; true for an error, too, which Spark will report."""
@@ -130,16 +113,20 @@ class Idling:
     def __post_init__(self) -> None:
         self._let_go_s = self.steady_s()
 
-    def hold(self, batch: FinishedBatch) -> None:
-        """Return when the next batch may come."""
+    def hold(self, batch_id: int, ends: Offsets, *, did_nothing: bool) -> None:
+        """Return when the next batch may come.
+
+        Args:
+            did_nothing: whether the batch that ends there read nothing and called no page.
+        """
         begun_s = self.steady_s()
-        if batch.did_nothing:
-            self._sleep(batch.ends, begun_s + SLEEP_S_MAX)
+        if did_nothing:
+            self._sleep(ends, begun_s + SLEEP_S_MAX)
         self.stopping.wait(max(0.0, self._let_go_s + self.interval_s - self.steady_s()))
         self._let_go_s = self.steady_s()
         self._held_ms = {
-            batch.batch_id - 1: self.held_ms_of(batch.batch_id - 1),
-            batch.batch_id: int((self._let_go_s - begun_s) * 1_000),
+            batch_id - 1: self.held_ms_of(batch_id - 1),
+            batch_id: int((self._let_go_s - begun_s) * 1_000),
         }
 
     def held_ms_of(self, batch_id: int) -> int:

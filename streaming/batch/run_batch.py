@@ -9,18 +9,19 @@ import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from threading import Event
+from threading import Event, current_thread
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.errors import FencedError
 from checkback.sinks.kafka.read.list_offsets import by_place
 from checkback.sinks.kafka.transaction.marker import markers_of
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.report import BatchReport, summed
 from checkback.sinks.settings import SinkSettings
-from checkback.streaming.batch.idle_wait import FinishedBatch, Idling
+from checkback.streaming.batch.idle_wait import Idling
 from checkback.streaming.batch.partition_growth import PartitionGrowth
 from checkback.streaming.batch.sink_task import REPORT_TYPE, sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
@@ -99,14 +100,14 @@ class RunBatch:
             StoppedBetweenBatchesError: no further batch may be begun.
             FencedError: a younger job runs.
         """
-        self.observed.batch_begun()
+        self.observed.health.batch_begun(current_thread())
         try:
             self._run(outcomes, batch_id)
         except Exception:
-            self.observed.batch_over()
+            self.observed.health.batch_over()
             raise
         # After anything else the thread may be gone: then /healthz says so.
-        self.observed.batch_over()
+        self.observed.health.batch_over()
 
     def _run(self, outcomes: DataFrame, batch_id: int) -> None:
         if self.stopping.is_set():
@@ -125,7 +126,8 @@ class RunBatch:
         if self.relay is not None and report.pages:
             self.relay.written(plans.batch.ends, self.terms.relayed)
         # Step 11: Spark writes `commits/N` when this returns.
-        self.idling.hold(self._finished(batch_id, plans, report))
+        ends, did_nothing = self._finished(plans, report)
+        self.idling.hold(batch_id, ends, did_nothing=did_nothing)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         self.require_own_epoch()
 
@@ -137,13 +139,16 @@ class RunBatch:
         self.growth.follow(plans.batch.ends)
         return plans
 
-    def _finished(self, batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:
-        """Return what a batch did. Marks, and ops that relays take, are nothing to be done."""
+    def _finished(self, plans: BatchPlans, report: BatchReport) -> tuple[Offsets, bool]:
+        """Return where a batch ends, and whether it did nothing.
+
+        Marks, and ops that relays take, are nothing to be done.
+        """
         ends, before = plans.batch.ends, plans.before
         if self.relay is None:
-            return FinishedBatch(batch_id, ends, plans.reads_nothing and not report.pages)
+            return ends, plans.reads_nothing and not report.pages
         relayed = self.terms.relayed
         judged = self.relay.judged(ends, relayed)
         is_same = before is not None and judged == self.relay.judged(before.ends, relayed)
         decided = {self.relay.topics.decided: ends.get(self.relay.topics.decided, {})}
-        return FinishedBatch(batch_id, {**judged, **decided}, is_same and not report.pages)
+        return {**judged, **decided}, is_same and not report.pages

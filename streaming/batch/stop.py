@@ -65,11 +65,6 @@ def end_between_batches(
         query.stop()
 
 
-def restore_log_level(spark: SparkSession) -> None:
-    """Let Spark log a query's errors again, after a query was ended."""
-    set_micro_batches_log(spark, "ERROR")
-
-
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` on SIGTERM and SIGINT inside the block."""

@@ -21,6 +21,7 @@ from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.own_files.batch_terms import AccessVersion, newest_terms
 from checkback.checkpoints.own_files.running import told_as_running
 from checkback.checkpoints.pending.status import read_page_statuses
+from checkback.checkpoints.spark_internals import set_micro_batches_log
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import ORDER_BY_KEY, Settings
 from checkback.protocol.connection import spark_settings
@@ -38,7 +39,6 @@ from checkback.streaming.batch.stop import (
     WATCH_S,
     end_between_batches,
     is_own_stop,
-    restore_log_level,
     stop_signals,
     wait_for_end,
 )
@@ -219,7 +219,7 @@ class Job:
             if not self._watch(spark, query):
                 return
             is_first = False
-            restore_log_level(spark)
+            set_micro_batches_log(spark, "ERROR")  # a query that was ended left it off
             self._stopping.clear()
             if self._is_over:
                 self._stopping.set()
@@ -248,12 +248,8 @@ class Job:
                 raise explain(failure, log_path(self.settings.log_file))
             return failure is None
 
-        def decided(partitions: int) -> DecidedTopic:
-            return DecidedTopic(self.settings, self.settings.connection(), partitions)
-
-        def tick() -> None:
-            write_tick(self.settings)
-
+        decided = partial(DecidedTopic, self.settings, self.settings.connection())
+        tick = partial(write_tick, self.settings)
         self._relay = RelaySwitch(self.settings, store, decided, tick, self.now_ms)
         return DirectOpTopic(store, topics, ends, self.now_ms).leave(run) and self._relay.prepare(
             run
@@ -363,11 +359,11 @@ class Job:
         next_line_s = time.monotonic() + interval_s
         read = OffsetPublisher(self.settings.application_id, self.settings.connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
-            self._observed.beat()
+            self._observed.health.beat()
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)
-                self._observed.looked(last, self._held_ms(last))
+                self._observed.metrics.take_spark_progress(last, self._held_ms(last))
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
                 self._require_own_topics()
@@ -379,7 +375,7 @@ class Job:
                 self._stopping.set()
             self._observed.access_looked(self._access.problem)
         if self._is_over:
-            self._observed.ending()
+            self._observed.health.ending()
         if self._stopping.is_set():
             # Half a batch by other rules could never be finished.
             end_between_batches(spark, query, lambda: not self._is_over)
@@ -417,7 +413,7 @@ class Job:
         # A group is asked once a minute; the warning stays until a member answers.
         asked = self.progress.take_asked_groups() | self._silent
         silent, stalls, short = self._looked_at_brokers(asked)
-        age_s = self._observed.batch_age_s
+        age_s = self._observed.health.batch_age_s()
         writing_ms = self.progress.writing_ms(time.monotonic())
         line = replace(
             self.progress.line(self.now_ms(), batch_ms),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from threading import current_thread
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -49,21 +48,29 @@ class Brokers:
 
 
 class Observation:
-    """Collects what the job reports, and answers scrapes and probes."""
+    """Collects what the job reports, and answers scrapes and probes.
+
+    Attributes:
+        health: takes what concerns probes alone.
+        metrics: takes what concerns metrics alone.
+    """
 
     def __init__(self, settings: Settings, progress: Progress, now_ms: Callable[[], int]) -> None:
         self.log_level = settings.log_level
         self._settings = settings
         write_log_lines(settings.log_format, settings.log_level)
         instruments = Instruments()
-        self._metrics = JobMetrics(instruments, settings, progress, now_ms)
+        self.metrics = JobMetrics(instruments, settings, progress, now_ms)
         brokers = Brokers(settings)
         age_s_max = batch_age_s_max(settings.trigger_interval_ms)
-        self._health = Health(age_s_max, brokers.why_unreached)
-        instruments.watch("checkback_ready", lambda: float(self._health.ready().is_well))
+        self.health = Health(age_s_max, brokers.why_unreached)
+        instruments.watch("checkback_ready", lambda: float(self.health.ready().is_well))
         self._access_problem = ""
         self._levels: dict[str, SetLevel] = {LOGGER: self._set_level}
-        self._server = _server(settings, Endpoint(instruments.registry, self._health, self._levels))
+        self._server = _server(
+            settings,
+            Endpoint(instruments.registry, self.health.alive, self.health.ready, self._levels),
+        )
 
     @property
     def url(self) -> str | None:
@@ -73,44 +80,27 @@ class Observation:
     def started(self, set_spark_level: SetLevel) -> None:
         """Note that the query runs."""
         self._levels["spark"] = lambda level: set_spark_level(SPARK_LEVELS.get(level, level))
-        self._health.started()
-
-    def batch_begun(self) -> None:
-        """Note that the calling thread is at work on a batch."""
-        self._health.batch_begun(current_thread())
-
-    def batch_over(self) -> None:
-        """Note that the batch has ended, well or not."""
-        self._health.batch_over()
-
-    @property
-    def batch_age_s(self) -> float | None:
-        """Age of the last batch, None before the first."""
-        return self._health.batch_age_s()
+        self.health.started()
 
     def batch_written(self, batch_id: int, report: BatchReport, took_s: float) -> None:
         """Note that a batch was written, and what its tasks report."""
-        self._health.batch_written()
-        self._metrics.add_batch(report, took_s)
+        self.health.batch_written()
+        self.metrics.add_batch(report, took_s)
         with log_context(batch_id=batch_id):
             _log.debug("A batch was written in %.3f s", took_s)
-
-    def looked(self, spark_progress: Mapping[str, Any] | None, held_ms: int) -> None:
-        """Note Spark's progress of the last batch, and for how long its end was held."""
-        self._metrics.take_spark_progress(spark_progress, held_ms)
 
     def unread_looked(self, unread: Iterable[Unread]) -> None:
         """Take what a look at the topics found unread."""
         found = list(unread)
-        self._metrics.take_unread(found)
+        self.metrics.take_unread(found)
         waiting = ", ".join(of_topic.says() for of_topic in found if of_topic.records)
-        self._health.looked(max((of_topic.still_s for of_topic in found), default=0.0), waiting)
+        self.health.looked(max((of_topic.still_s for of_topic in found), default=0.0), waiting)
 
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
         """Note a progress line, and the groups that were asked since the one before."""
-        self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
-        self._metrics.take_stalls(line.stalls)
-        self._metrics.take_short_topics(len(line.short_topics))
+        self.metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
+        self.metrics.take_stalls(line.stalls)
+        self.metrics.take_short_topics(len(line.short_topics))
 
     def rules_changed(self, facts: Mapping[str, Any]) -> None:
         """Log that other access rules are in force, for operators who read only the log."""
@@ -125,19 +115,11 @@ class Observation:
         if problem == self._access_problem:
             return
         self._access_problem = problem
-        self._metrics.take_access_problem(is_broken=bool(problem))
+        self.metrics.take_access_problem(is_broken=bool(problem))
         if problem:
             _log.error("The access rules before stay in force: %s", problem)
         else:
             _log.info("The access rules are in order again")
-
-    def beat(self) -> None:
-        """Note that the driver's loop turns."""
-        self._health.beat()
-
-    def ending(self) -> None:
-        """Note that the job is about to end."""
-        self._health.ending()
 
     def close(self) -> None:
         """Stop answering."""

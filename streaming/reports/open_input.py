@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError
@@ -157,7 +157,7 @@ class StallWatch:
             # The ends first: a record that is written in between is no open transaction.
             ends = self._offsets(IsolationLevel.READ_UNCOMMITTED)
             stable = self._offsets(IsolationLevel.READ_COMMITTED)
-        except (KafkaException, BrokerError):
+        except BrokerError:
             self.brokers_answer = False
             return []
         self.brokers_answer = True
@@ -169,7 +169,7 @@ class StallWatch:
     def _offsets(self, isolation: IsolationLevel) -> dict[Place, int]:
         names = self._settings.topics
         topics = names.read_with_relay if self._settings.relay else names.read
-        places = places_of(self._admin, topics, TIMEOUT_S)
+        places = places_of(self._admin, topics, TIMEOUT_S, retry_s=0)
         # If a partition just gets another leader, the brokers do not count as silent.
         return listed_offsets(self._admin, places, LATEST, isolation, TIMEOUT_S, retry_s=LEADER_S)
 

@@ -156,12 +156,13 @@ class Progress:
     totals: Counter[str] = field(default_factory=Counter)
     read: dict[Place, int] = field(default_factory=dict)
     """By partition, up to where written batches have read it, this job's or those before."""
+    last_batch: int | None = None
+    """The last batch that was written, None before the first."""
     _since: BatchReport = field(default_factory=lambda: BatchReport(-1))
     """The batches since the last line as one, without their pages."""
     _asked: set[str] = field(default_factory=set)
     _is_complete: bool = False
     _batches: int = 0
-    _batch_id: int | None = None
     _begun_s: float | None = None
     _line_ms: int | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -181,7 +182,7 @@ class Progress:
         """Add the report of a batch's tasks, and up to where the batch has read."""
         with self._lock:
             self.read = {**self.read, **read}
-            self._batch_id, self._begun_s = batch_id, None
+            self.last_batch, self._begun_s = batch_id, None
             self._batches += 1
             self._since = summed([self._since, replace(report, pages=[])])
             self.totals.update(report.counts)
@@ -210,11 +211,6 @@ class Progress:
             asked, self._asked = self._asked, set()
         return asked
 
-    @property
-    def last_batch(self) -> int | None:
-        """The last batch that was written, None before the first."""
-        return self._batch_id
-
     def line(self, now_ms: int, batch_ms: int | None) -> ProgressLine:
         """Return what batches bring to the present line, and begin the next one."""
         with self._lock:
@@ -225,7 +221,7 @@ class Progress:
             events = sum(since.counts[name] for name in RECORD_KINDS)
             return ProgressLine(
                 now_ms,
-                self._batch_id,
+                self.last_batch,
                 batches,
                 batch_ms,
                 events / elapsed_s if elapsed_s > 0.01 else 0.0,

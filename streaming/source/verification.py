@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -57,20 +57,13 @@ class RecordVerification:
         return made
 
 
-class Pads(NamedTuple):
-    """The two blocks that an HMAC begins with (RFC 2104)."""
-
-    inner: bytes
-    outer: bytes
-
-
-def pads_of(secret: Secret) -> Pads:
-    """Return the pads of a secret."""
+def pads_of(secret: Secret) -> tuple[bytes, bytes]:
+    """Return the inner and the outer block that an HMAC begins with (RFC 2104)."""
     key = secret.value.encode("utf-8", "replace")
     if len(key) > BLOCK_BYTES:
         key = _HASHES[secret.algorithm][1](key).digest()
     block = key.ljust(BLOCK_BYTES, b"\0")
-    return Pads(block.translate(_INNER), block.translate(_OUTER))
+    return block.translate(_INNER), block.translate(_OUTER)
 
 
 def _separated(order: tuple[str, ...]) -> bytearray:

@@ -13,7 +13,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import STATUS_KEY, PipelineStatus
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient, said_by
+from checkback.sinks.kafka.cluster.transient_errors import listed_topics
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.records.sink_record import sent_headers
 
@@ -28,15 +28,7 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
         BrokerError: the brokers do not answer, or the topic is there and could not be written.
     """
     topic = settings.topics.status
-    # All topics: asking for one by name makes some brokers create it.
-    admin = AdminClient(connection)
-    try:
-        known = retry_transient(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
-    except KafkaException as error:
-        raise BrokerError(
-            f"The topics can't be listed: {said_by(error)}.", remedy="Check the brokers."
-        ) from error
-    if topic not in known:
+    if topic not in listed_topics(AdminClient(connection), TIMEOUT_S):
         return False
     status = PipelineStatus(settings.reject_transactions, settings.check_interval_ms, now_ms)
     produce_and_wait(

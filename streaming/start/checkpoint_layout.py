@@ -50,12 +50,12 @@ def fitted(settings: Settings, store: ReadableCheckpoint) -> Settings:
             before=bound,
             after=planned,
         )
-    settings = replace(settings, order=settings.order or identity.order)
-    if settings.page_size is None:
-        settings = replace(settings, page_size=identity.page_size)
-    if settings.state_partitions is not None:
-        return settings
-    return replace(settings, state_partitions=bound)
+    return replace(
+        settings,
+        order=settings.order or identity.order,
+        page_size=settings.page_size or identity.page_size,
+        state_partitions=settings.state_partitions or bound,
+    )
 
 
 def require_same_settings(settings: Settings, store: ReadableCheckpoint) -> None:

@@ -88,8 +88,7 @@ class KeptRecords:
             CheckpointError: says what is lost.
             BrokerError: the brokers do not answer.
         """
-        ends = self._confirmed(read, ends)
-        lost = self._lost(read, epochs, ends)
+        lost, ends = self.lost(read, epochs, ends)
         if lost:
             raise CheckpointError(
                 f"Kafka lost records that the job had read: {' '.join(lost.values())}",
@@ -100,13 +99,9 @@ class KeptRecords:
 
     def lost(
         self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
-    ) -> dict[str, str]:
-        """Return the partitions that `require` refuses; of each a sentence with what it lost."""
-        return self._lost(read, epochs, self._confirmed(read, ends))
-
-    def _lost(
-        self, read: Mapping[Place, int], epochs: LeaderEpochs, ends: LogEnds
-    ) -> dict[str, str]:
+    ) -> tuple[dict[str, str], LogEnds]:
+        """Return what each partition lost that `require` refuses, and the ends as it does."""
+        ends = self._confirmed(read, ends)
         known = {place: at for place, at in sorted(read.items()) if place in ends}
         early = {place: ends[place].offset for place in _too_early(known, ends)}
         changed = {
@@ -121,7 +116,7 @@ class KeptRecords:
             f"{topic}-{number}": f"{topic}-{number} was read up to offset {known[topic, number]},"
             f" and lost what stood from offset {lost_from} on."
             for (topic, number), lost_from in sorted(found.items())
-        }
+        }, ends
 
     def _confirmed(self, read: Mapping[Place, int], ends: LogEnds) -> LogEnds:
         """Return the ends; those that come too early are asked for again for a while."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,17 +27,17 @@ from checkback.checkpoints.own_files.identity import FILE, FORMAT, CheckpointIde
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
-from checkback.protocol.topics import DAY_MS, TopicPlan, breaking_configs, plan_topics
+from checkback.protocol.topics import DAY_MS, breaking_configs, plan_topics
 from checkback.sinks.kafka.cluster.topic_directory import LASTING_ERRORS
 from checkback.sinks.kafka.cluster.transient_errors import (
     PAUSE_S,
+    broker_errors,
     is_transient,
     retry_transient,
-    said_by,
 )
 from checkback.sinks.kafka.read.list_offsets import EARLIEST, listed_offsets
 from checkback.sinks.kafka.transaction.errors import cause_of
-from checkback.sinks.kafka.transaction.marker import Marker, markers_of, require_not_by_hand
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.topic_claim import Claim, claimed_by, first_record
@@ -120,11 +121,23 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         ConfigurationError: a topic does not fit the settings.
     """
     require_usable_clients(settings, connection)
-    admin = AdminClient(connection)
+    admin: Any = AdminClient(connection)
     names = settings.topics
-    needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
-    try:
-        cluster = retry_transient(lambda: _cluster(admin), TIMEOUT_S)
+    needed = [
+        plan.name
+        for plan in plan_topics(settings, state_partitions(settings))
+        if plan.name != names.status
+    ]
+    servers = settings.bootstrap_servers
+    remedy = "Check bootstrap_servers, the security settings and that the brokers are up."
+    with broker_errors(
+        f"The brokers at {servers} do not answer", remedy, bootstrap_servers=servers
+    ):
+        # A broker that has just died is still among them.
+        cluster = retry_transient(
+            lambda: admin.describe_cluster(request_timeout=TIMEOUT_S).result(2 * TIMEOUT_S),
+            TIMEOUT_S,
+        )
         found = describe_topics(admin, needed)
         _require_fit(settings, found)
         marks_kept_ms = _require_configs(settings, admin)
@@ -135,12 +148,6 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         settled = sum(ends.values()) - sum(first_ones.values())
         first = first_record(settings, connection) if settled else None
         claim = None if first is None else Claim.from_record(first)
-    except (KafkaException, TimeoutError) as error:
-        raise BrokerError(
-            f"The brokers at {settings.bootstrap_servers} do not answer: {said_by(error)}.",
-            remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
-            bootstrap_servers=settings.bootstrap_servers,
-        ) from error
     return ClusterFacts(str(cluster.cluster_id), found, settled, limit_ms, claim, marks_kept_ms)
 
 
@@ -212,11 +219,13 @@ def require_markers(
     # plans.
     known = [store.last_batch(log) for log in ("commits", "offsets")]
     last_known = max((batch for batch in known if batch is not None), default=None)
-    markers = markers_of(settings, partitions, is_hasty=True)
-    if last_known is not None and len(markers) < partitions:
-        # A first start that died at its first batch has committed them; Kafka may be about to
-        # write that down, for which this look waits.
-        markers = markers_of(settings, partitions)
+    numbers = list(range(partitions))
+    with closing(MarkerStore(settings)) as store_of_markers:
+        markers = store_of_markers.read_hastily(numbers)
+        if last_known is not None and len(markers) < partitions:
+            # A first start that died at its first batch has committed them; Kafka may be about to
+            # write that down, for which this look waits.
+            markers = store_of_markers.read(numbers)
     if last_known is not None:
         _require_all(markers, partitions, last_known, settings.marker_group)
     require_not_by_hand(markers, settings.marker_group)
@@ -257,24 +266,6 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
             last_planned=last_planned,
             written=ahead,
         )
-
-
-def _plans(settings: Settings) -> list[TopicPlan]:
-    return plan_topics(
-        settings.topics,
-        half_partitions=settings.half_partitions,
-        state_partitions=state_partitions(settings),
-        half_retention_ms=settings.half_retention_ms,
-        max_message_bytes=settings.max_message_bytes,
-        keep_compression=settings.keep_compression,
-        relay=settings.relay,
-    )
-
-
-def _cluster(admin: AdminClient) -> Any:
-    """Return the cluster's id and its brokers; one that has just died is still among them."""
-    asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
-    return asked.result(2 * TIMEOUT_S)
 
 
 def describe_topics(
@@ -366,7 +357,7 @@ def _require_configs(settings: Settings, admin: AdminClient) -> int | None:
     """Refuse topics with settings that lose records; return how long marks are kept, if seen."""
     names = settings.topics
     marks_kept_ms = None
-    for plan in _plans(settings):
+    for plan in plan_topics(settings, state_partitions(settings)):
         breaking = breaking_configs(names, plan.name)
         if not breaking:
             continue
@@ -398,7 +389,7 @@ def _configs_of(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def _require_retention(settings: Settings, topic: str, retention_ms: int) -> None:
-    window_ms = settings.pending_window_ms
+    window_ms = settings.half_retention_ms
     if 0 <= retention_ms < window_ms:
         is_half = topic == settings.topics.half
         why = "is read when it is settled" if is_half else "a relay's word on it may be read then"

@@ -21,14 +21,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
-from checkback.sinks.kafka.cluster.transient_errors import retry_transient
+from checkback.sinks.kafka.cluster.transient_errors import broker_errors, retry_transient
 from checkback.sinks.kafka.read.record_reader import next_record
-from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.records.source_record import readable_headers
 from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled
 from checkback.streaming.start.announce import produce_and_wait
@@ -257,20 +256,15 @@ def _records(
     partition = TopicPartition(settings.topics.settled, 0)
     reading = {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
     with closing(Consumer(reading)) as consumer:
-        try:
+        remedy = "Check the brokers, and the pipeline's rights with `checkback doctor`."
+        with broker_errors(f"{partition.topic} can't be claimed", remedy, topic=partition.topic):
             look = partial(consumer.get_watermark_offsets, partition, timeout_s)
             first, end = retry_transient(look, timeout_s)
             if first == end or first <= gone < end:
                 return
             consumer.assign([TopicPartition(partition.topic, 0, first)])
-            while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:
-                yield record
-        except KafkaException as error:
-            raise BrokerError(
-                f"{partition.topic} can't be claimed: {cause_of(error).str()}.",
-                remedy="Check the brokers, and the pipeline's rights with `checkback doctor`.",
-                topic=partition.topic,
-            ) from error
+        while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:
+            yield record
 
 
 def _keep(store: CheckpointStore, held: Mapping[str, Any]) -> None:

@@ -70,7 +70,7 @@ class World:
             return None
         found = native()
         assert found is not None
-        return NativeHalfReader(dict(self.settings.connection), self.names.half, found)
+        return NativeHalfReader(found, self.settings.connection, self.names.half)
 
     def close(self) -> None:
         for writer in self.writers:

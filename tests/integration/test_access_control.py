@@ -151,7 +151,7 @@ def test_no_secret_is_anywhere_but_in_the_rules(
 def forms_of(secret: str) -> list[bytes]:
     """Return a secret and its pads, raw, in hexadecimal digits and in Base64; in small letters."""
     pads = pads_of(Secret(secret, SignatureAlgorithm.HMAC_SHA256))
-    raw = [secret.encode(), pads.inner, pads.outer]
+    raw = [secret.encode(), *pads]
     # Of a part of something larger Base64 shows the middle, in one of three ways.
     coded = [base64.b64encode(b"-" * at + one)[4:-4] for one in raw for at in range(3)]
     return [one.lower() for one in (*raw, *(one.hex().encode() for one in raw), *coded)]

@@ -56,7 +56,7 @@ class ReportingJob:
         self.progress.add(self._batch, written)
         self.seen.batch_written(self._batch, written, 0.01)
         self._batch += 1
-        self.seen.beat()
+        self.seen.health.beat()
         half = self.settings.topics.half
         waiting = 1_000_000 if "CheckbackLag" in faults else 0
         still_s = 180.0 if "CheckbackUnread" in faults else 0.0

@@ -64,23 +64,11 @@ def finals_of(world: World, numbers: dict[tuple[str, int], list[int]]) -> list[l
     return [some for (topic, _), some in numbers.items() if topic.startswith(world.real) and some]
 
 
-def test_a_final_is_not_overtaken_by_one_of_its_key_that_is_forwarded(world: World) -> None:
-    headers = to(world.real)
-    halves: list[Half] = [(b"key", b"%d" % number, headers) for number in range(6)]
-    for number in (1, 4):
-        halves[number] = filled(b"key", headers, number, 0)
-    send_as_is(world, halves)
-
-    numbers = same_order_both_ways(world, len(halves))
-
-    assert finals_of(world, numbers) == [[0, 1, 2, 3, 4, 5]]
-
-
 def left_of(world: World, count: int) -> list[bool]:
     """Commit that many halves, and return which of them the compiled part left to Python."""
     writer = world.writer()
     assert writer.forwarder is not None
-    reader = writer.forwarder.reader
+    reader = writer.forwarder
     forward = reader.forward
     lefts: list[list[bool]] = []
 

@@ -1,7 +1,8 @@
-"""A commit behind somebody else's open transaction: it is there, and nobody can read it yet."""
+"""Commits that are read long after their halves: behind an open transaction, after an outage."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
+
+RETENTION_MS = 2_000
+HALVES = 300
 
 
 @pytest.fixture
@@ -56,3 +60,37 @@ def test_a_half_whose_commit_nobody_can_read_yet_is_not_discarded(
     assert topics.bodies(names.discarded) == ["silent"]
     assert set(topics.bodies(names.check("g"))) == {"silent"}
     assert topics.reasons() == []
+
+
+@pytest.mark.nightly  # tests/unit/test_batch_terms.py: what is unread hides a partition
+def test_what_was_committed_before_an_outage_longer_than_the_retention_is_delivered(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    """Every commit is read batches after its half, when the half is too old twice over."""
+    settings = topics.settings(
+        tmp_path / "checkpoint",
+        batch_events_max=100,
+        half_retention_ms=RETENTION_MS,
+        check_max=1,
+        transaction_timeout_ms=0,
+        check_interval_ms=1,
+    )
+    topics.half_partitions = 1
+    names, real = topics.names, f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    bodies = [f"{number:03}" for number in range(HALVES)]
+    at = [topics.send_half(body.encode(), real) for body in bodies]
+    for position, body in reversed(list(zip(at, bodies, strict=True))):
+        topics.send_op(position, body, COMMIT)
+    topics.send_half(b"silent", real)
+    time.sleep(RETENTION_MS / 1_000)  # by the brokers' clock: nothing else makes a half old
+
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: topics.bodies(names.discarded), what="the one that nobody settled")
+        assert pipeline.terminate() == 0
+
+    assert topics.bodies(real) == bodies
+    assert topics.bodies(names.discarded) == ["silent"]
+    assert topics.reasons() == []
+    assert set(topics.bodies(names.check("g"))) <= {"silent"}

@@ -275,7 +275,7 @@ def test_every_command_of_the_runbooks_does_what_its_page_says(
     for line in dict.fromkeys(command_lines(RUNBOOKS)):
         ids = {"ID": "late" if "refused" in line else "stuck"}
         words = [{**meant, **ids}.get(word, word) for word in line.split()[1:]]
-        config = [] if words[0] == "acl" else own_config(stage)
+        config = () if words[0] == "acl" else stage.shared[:2]
         code, said = TOLD_BY_RUNBOOKS[line]
         if words[0] == "checkpoint":  # that starts Spark
             ran = checkback(*words, *config)
@@ -289,10 +289,6 @@ def test_every_command_of_the_runbooks_does_what_its_page_says(
     assert found == {}
     assert stage.topics.bodies(stuck) == ["stuck"], "resolved"
     assert stage.topics.bodies(late) == ["late"], "sent again"
-
-
-def own_config(stage: Stage) -> list[str]:
-    return ["--config", str(stage.pipeline.folder / "checkback.toml")]
 
 
 @pytest.mark.parametrize(
@@ -317,6 +313,17 @@ def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:
     missing = [name for name, result in results.items() if result == "failed"]
     assert len(missing) == told["failed"] == 7
     assert all(name.startswith("topic nobodys-") for name in missing)
+
+
+def test_the_doctor_warns_of_a_checkpoint_that_no_pipeline_made_yet(
+    stage: Stage, tmp_path: Path
+) -> None:
+    told = stage.checkback("doctor", "--checkpoint", str(tmp_path / "new"))
+
+    by_check = {one["check"]: one for one in told["checks"]}
+    assert told["failed"] == 0
+    assert by_check["checkpoint"]["result"] == "warning"
+    assert by_check["checkpoint"]["says"] == "not started yet"
 
 
 def test_only_what_was_committed_was_ever_on_the_real_topic(stage: Stage) -> None:

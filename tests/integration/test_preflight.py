@@ -15,7 +15,6 @@ from tests.integration.sinking import delete_topic
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
-    BrokerError,
     CheckpointError,
     ConfigurationError,
     OperationalError,
@@ -46,15 +45,6 @@ def store(spark: SparkSession, settings: Settings) -> CheckpointStore:
 
 def bind(settings: Settings, store: CheckpointStore) -> None:
     bind_checkpoint(settings, look_at_cluster(settings, settings.connection()), store)
-
-
-def test_missing_topics_are_named(topics: Topics, tmp_path: Path) -> None:
-    settings = topics.settings(tmp_path)
-
-    with pytest.raises(BrokerError, match="checkback topics create") as refusal:
-        look_at_cluster(settings, settings.connection())
-
-    assert topics.names.half in str(refusal.value)
 
 
 def test_a_start_with_a_clock_that_is_days_ahead_is_refused_and_leaves_nothing(

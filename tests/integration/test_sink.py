@@ -10,15 +10,12 @@ import pytest
 from tests.integration.bad_records import bodies, make_topic, refused, set_config
 from tests.integration.sinking import World, commits, delete_topic, outcome
 
-from checkback.protocol.errors import FencedError
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.partition.writer import BatchWriter
-from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
 
@@ -37,33 +34,6 @@ def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(wor
         "TRAN_PREPARED_QUEUE_OFFSET": b"1",
         "TRAN_HALF_QUEUE_ID": b"0",
     }
-
-
-def test_a_batch_written_again_by_the_same_or_another_process_writes_nothing(world: World) -> None:
-    world.halves([b"a", b"b"])
-    first = world.writer()
-    first.write([commits(0)], 0)
-
-    again = first.write([commits(0)], 0)
-    successor = world.writer().write([commits(0)], 0)
-
-    assert again.skipped
-    assert successor.skipped
-    assert bodies(world, world.real) == [b"a"]
-
-
-def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
-    world.halves([b"a", b"b"])
-    killed = MarkedProducer(world.settings, 0)
-    killed.begin()
-    outputs = world.writer()._outputs(killed, BatchReport(0), 0)
-    for output in outputs.records_for([commits(0)], 0, 0):
-        killed.send(output)
-    killed.flush()
-
-    world.writer().write([commits(0)], 0)
-
-    assert bodies(world, world.real) == [b"a"]
 
 
 def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_moved(
@@ -100,16 +70,6 @@ def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> N
     assert (body, facts["reason"], facts["offset"]) == (b"lost", "REAL_TOPIC_MISSING", "2")
     [(_, _, headers)] = world.read(world.names.refused)
     assert text_value(headers, "REAL_TOPIC") == f"{world.real}-nowhere"
-
-
-def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(world: World) -> None:
-    world.halves([b"a", bytes(2_000_000), b"c"])
-
-    world.writer().write([commits(0, 1, 2)], 0)
-
-    assert bodies(world, world.real) == [b"a", b"c"]
-    [(body, facts)] = refused(world)
-    assert (body, facts["reason"]) == (bytes(2_000_000), "FINAL_TOO_LARGE")
 
 
 def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: World) -> None:
@@ -159,18 +119,6 @@ def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     assert bodies(world, world.names.refused) == [b"b"]
 
 
-def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world: World) -> None:
-    world.halves([b"a"])
-
-    world.writer().write([outcome((Action.CHECK, 0, 3))], 0)
-
-    [(_, body, headers)] = world.read(world.names.check("g"))
-    assert body == b"a"
-    assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "3"
-    assert text_value(headers, "TRAN_PREPARED_QUEUE_OFFSET") == "0"
-    assert text_value(headers, "REAL_TOPIC") == world.real
-
-
 def test_a_check_without_a_check_topic_is_told_to_the_state(world: World) -> None:
     world.halves([b"a"], group="nobody")
 
@@ -195,25 +143,6 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
     assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "15"
     [(body, facts)] = refused(world)
     assert (body, facts["reason"]) == (b"b", "HALF_WITHOUT_GROUP")
-
-
-def test_two_writers_that_fight_end_with_a_clear_error(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.halves([b"a"])
-    writer = world.writer()
-    honest = BatchWriter._open
-
-    def open_and_lose(self: BatchWriter, batch_id: int) -> MarkedProducer:
-        producer = honest(self, batch_id)
-        MarkedProducer(world.settings, 0)
-        return producer
-
-    monkeypatch.setattr(BatchWriter, "_open", open_and_lose)
-    with pytest.raises(FencedError):
-        writer.write([commits(0)], 0)
-
-    assert world.read(world.real) == []
 
 
 def test_a_reading_that_was_given_up_loses_nothing_for_the_next_try(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -12,10 +12,7 @@ from tests.integration.running import left_open
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.kafka.transaction.errors import RejectedOutputError
-from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.partition import records_to_send as outputs
-from checkback.sinks.records.sink_record import SinkRecord
 from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
@@ -221,35 +218,6 @@ def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) ->
     assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
     # Only the batch's own mark.
     assert len(either.read(either.names.settled)) == 1
-
-
-class FirstPollHearsSomethingElse:
-    """A producer whose first poll() returns for an event that is no report."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._polls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._producer, name)
-
-    def poll(self, timeout_s: float) -> int:
-        self._polls += 1
-        return 0 if self._polls == 1 else self._producer.poll(timeout_s)
-
-
-def test_the_report_of_a_rejection_may_come_after_its_transaction_ended(world: World) -> None:
-    narrow = make_topic(world, "narrow", max_message_bytes="4000")
-    producer = MarkedProducer(world.settings, 0)
-    producer._producer = cast("Producer", FirstPollHearsSomethingElse(producer._producer))
-    producer.begin()
-
-    def send_until_it_is_told() -> None:
-        for _ in range(100_000):
-            producer.send(SinkRecord(narrow, 0, None, bytes(5_000), [], 0))
-
-    with pytest.raises(RejectedOutputError):
-        send_until_it_is_told()
 
 
 def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(either: World) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.sinking import World, commits
 
-from checkback.operations.topics.position import Position
 from checkback.operations.transactions.finder import TransactionFinder, open_finder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError
@@ -41,7 +40,7 @@ def test_a_half_that_retention_has_deleted_is_known_by_its_mark(
     [found] = finder.find("0:0")
 
     assert (found.verdict, found.transaction_id) == ("commit", "")
-    assert finder.half_at(Position(0, 0)) is None
+    assert found.of_kind("half") == []
 
 
 def test_an_id_is_searched_only_among_halves_of_the_given_time(

@@ -12,9 +12,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.spark_internals import set_micro_batches_log
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.batch.stop import end_between_batches, restore_log_level
+from checkback.streaming.batch.stop import end_between_batches
 from checkback.streaming.job.run import Job
 from checkback.streaming.spark.session import DEFAULTS
 
@@ -112,5 +113,5 @@ def test_a_batch_that_does_not_come_back_holds_up_no_stop(
 
     assert time.monotonic() - began_s < 30
     may_end.set()
-    restore_log_level(spark)
+    set_micro_batches_log(spark, "ERROR")
     spark.conf.unset("spark.sql.streaming.stopTimeout")

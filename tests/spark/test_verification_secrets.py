@@ -42,7 +42,7 @@ def secrets_in(text: str) -> list[str]:
     found = []
     for secret in SECRETS:
         pads = pads_of(Secret(secret, SignatureAlgorithm.HMAC_SHA256))
-        raw = (secret.encode(), pads.inner, pads.outer)
+        raw = (secret.encode(), *pads)
         forms = (secret, *(one.hex() for one in raw), *(str(list(one))[1:-1] for one in raw))
         found += [secret for form in forms if form in text.lower()]
         found += [secret for one in raw if base64.b64encode(one).decode() in text]

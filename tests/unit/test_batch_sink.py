@@ -93,8 +93,8 @@ def test_a_batch_is_at_work_until_spark_has_its_answer() -> None:
     """Where its thread is gone before, /healthz has to know that one was at work."""
     told: list[str] = []
     observed = MagicMock(log_level="INFO")
-    observed.batch_begun, observed.batch_over = (
-        lambda: told.append("begun"), lambda: told.append("over"),
+    observed.health.batch_begun, observed.health.batch_over = (
+        lambda _: told.append("begun"), lambda: told.append("over"),
     )  # fmt: skip
     panics = MagicMock(side_effect=PanicError)
 
@@ -161,9 +161,8 @@ def test_a_batch_of_marks_and_of_ops_that_relays_take_did_nothing(
 
     run_batch(terms=terms, relay=relay, idling=idling)(Outcomes(), 3)  # type: ignore[arg-type]
 
-    [finished] = idling.hold.call_args.args
-    assert finished.did_nothing is wants_sleep
-    assert finished.ends == {names.op: {0: 4}, names.decided: {1: 9}}
+    read = {names.op: {0: 4}, names.decided: {1: 9}}
+    idling.hold.assert_called_once_with(3, read, did_nothing=wants_sleep)
 
 
 def test_a_run_of_one_planned_batch_carries_out_no_other() -> None:

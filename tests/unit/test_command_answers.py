@@ -108,7 +108,7 @@ def test_a_repartition_beside_a_pipeline_is_refused_without_spark(
         exit_code = execute(repartition, ["3", "--checkpoint", str(tmp_path), *BROKERS])
 
     assert exit_code == REFUSED
-    assert "still runs over" in capsys.readouterr().err
+    assert "The pipeline still runs" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_checkpoint_is_told_without_spark(

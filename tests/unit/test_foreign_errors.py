@@ -47,11 +47,7 @@ def test_an_unknown_kafka_setting_is_the_callers_fault() -> None:
     [
         (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), BrokerError, "refused"),
         (KafkaConnectionError(), BrokerError, "KafkaConnectionError"),
-        (
-            PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited."),
-            PrerequisiteError,
-            "Spark's JVM ended",
-        ),
+        (PySparkRuntimeError("No.\nA trace"), OperationalError, "Spark failed: No. Check master"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/a"), PrerequisiteError, "/a: No such"),
         (OSError(errno.ENOSPC, "full"), PrerequisiteError, "No space"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), OperationalError, "connection"),

@@ -63,25 +63,19 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
         gc.enable()
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
 def test_a_producer_that_is_given_up_is_gone(
-    monkeypatch: pytest.MonkeyPatch, made: list[weakref.ref[Any]]
+    monkeypatch: pytest.MonkeyPatch, made: list[weakref.ref[Any]], *, is_answered: bool
 ) -> None:
-    monkeypatch.setattr(MarkedProducer, "_initialise", lambda _: None)
+    """So is one that could not be initialised."""
 
-    MarkedProducer(SETTINGS, 0).close()
+    def initialise(_: MarkedProducer) -> None:
+        if not is_answered:
+            raise ProducerLostError("The brokers do not answer.")
 
-    assert [one() for one in made] == [None, None]
-
-
-def test_so_is_one_that_could_not_be_initialised(
-    monkeypatch: pytest.MonkeyPatch, made: list[weakref.ref[Any]]
-) -> None:
-    def fail(_: MarkedProducer) -> None:
-        raise ProducerLostError("The brokers do not answer.")
-
-    monkeypatch.setattr(MarkedProducer, "_initialise", fail)
+    monkeypatch.setattr(MarkedProducer, "_initialise", initialise)
 
     with suppress(ProducerLostError):
-        MarkedProducer(SETTINGS, 0)
+        MarkedProducer(SETTINGS, 0).close()
 
     assert [one() for one in made] == [None, None]

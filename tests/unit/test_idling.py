@@ -19,11 +19,10 @@ from checkback.protocol.decided import (
     passed_headers,
 )
 from checkback.protocol.properties import Headers
-from checkback.streaming.batch.idle_wait import FinishedBatch, Idling, RecordWatch
+from checkback.streaming.batch.idle_wait import Idling, RecordWatch
 
 MARK = RelayMark(9, 3, 1_000, 5, 2)
-NOTHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=True)
-SOMETHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=False)
+ENDS = {"half": {0: 5}}
 
 
 @dataclass
@@ -57,10 +56,10 @@ def idling(watch: FakeWatch, wake_ms: int | None = None, now_ms: int = 0) -> Idl
 def test_an_idle_pipeline_sleeps_until_a_record_comes() -> None:
     watch = FakeWatch("w", {}, record_at=3)
 
-    idling(watch).hold(NOTHING)
+    idling(watch).hold(7, ENDS, did_nothing=True)
 
     assert len(watch.looks) == 3
-    assert watch.watched == [NOTHING.ends, {}]
+    assert watch.watched == [ENDS, {}]
 
 
 def test_it_wakes_when_the_first_page_is_due() -> None:
@@ -69,7 +68,7 @@ def test_it_wakes_when_the_first_page_is_due() -> None:
     watch.on_look = lambda: clock.update(ms=clock["ms"] + int(watch.looks[-1] * 1_000))
     one = Idling(watch, Event(), lambda: 1_300, 0.0, now_ms=lambda: clock["ms"])
 
-    one.hold(NOTHING)
+    one.hold(7, ENDS, did_nothing=True)
 
     # Spark calls a page in a batch whose time is later than the page's.
     assert clock["ms"] == 1_301
@@ -79,7 +78,7 @@ def test_it_wakes_when_the_first_page_is_due() -> None:
 def test_it_does_not_sleep_while_a_page_is_due(wake_ms: int) -> None:
     watch = FakeWatch("w", {})
 
-    idling(watch, wake_ms, now_ms=1_000).hold(NOTHING)
+    idling(watch, wake_ms, now_ms=1_000).hold(7, ENDS, did_nothing=True)
 
     assert watch.looks == []
 
@@ -91,7 +90,7 @@ def test_brokers_that_refuse_the_watch_do_not_end_the_query() -> None:
 
     watch = Refused("w", {})
 
-    idling(watch).hold(NOTHING)
+    idling(watch).hold(7, ENDS, did_nothing=True)
 
     assert watch.looks == []
 
@@ -101,7 +100,7 @@ def test_a_stop_ends_its_sleep() -> None:
     one = idling(watch)
     watch.on_look = one.stopping.set
 
-    one.hold(NOTHING)
+    one.hold(7, ENDS, did_nothing=True)
 
     assert len(watch.looks) == 1
     assert watch.watched[-1] == {"closed": {}}
@@ -130,10 +129,10 @@ def test_batches_with_records_follow_each_other_whatever_was_due_before() -> Non
     due = {"ms": 0}
     idling = paced(0.0, lambda: due["ms"], waits)
     for _ in range(500):  # minutes of checks beside a few transactions a second
-        idling.hold(SOMETHING)
+        idling.hold(7, ENDS, did_nothing=False)
     due["ms"] = 3_600_000
 
-    idling.hold(SOMETHING)
+    idling.hold(7, ENDS, did_nothing=False)
 
     assert waits.steady_s == 0.0
 
@@ -145,12 +144,12 @@ def test_an_interval_is_kept_by_a_clock_that_can_not_be_set() -> None:
     idling = Idling(
         FakeWatch("w", {}), waits, lambda: None, 2.0, lambda: wall["ms"], lambda: waits.steady_s
     )
-    idling.hold(SOMETHING)
+    idling.hold(7, ENDS, did_nothing=False)
     assert waits.steady_s == 2.0
     wall["ms"] = 0
     waits.steady_s += 0.5  # the next batch works
 
-    idling.hold(SOMETHING)
+    idling.hold(7, ENDS, did_nothing=False)
 
     assert waits.steady_s == 4.0
 
@@ -160,7 +159,7 @@ def test_a_batch_that_took_longer_than_the_interval_is_let_go_at_once() -> None:
     idling = paced(2.0, lambda: 0, waits)
     waits.steady_s = 7.0
 
-    idling.hold(SOMETHING)
+    idling.hold(7, ENDS, did_nothing=False)
 
     assert waits.steady_s == 7.0
 

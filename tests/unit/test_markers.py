@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.cluster import transient_errors
 from checkback.sinks.kafka.transaction import marker
 from checkback.sinks.kafka.transaction.marker import (
     BY_HAND,
@@ -62,7 +63,7 @@ def committed(coordinator: Any, until_s: float) -> list[int]:
 def test_an_offset_that_is_not_told_is_not_taken_for_one_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(marker, "COORDINATOR_PAUSE_S", 0)
+    monkeypatch.setattr(transient_errors, "PAUSE_S", 0)
     moving = Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
 
     assert committed(moving, float("inf")) == [7, 7]

@@ -196,14 +196,7 @@ def test_the_layout_of_a_settled_mark_is_the_code_s() -> None:
 
 def test_topics_are_those_of_the_code() -> None:
     settings = Settings()
-    plans = topics.plan_topics(
-        settings.topics,
-        half_partitions=settings.half_partitions,
-        state_partitions=3,
-        half_retention_ms=settings.half_retention_ms,
-        max_message_bytes=settings.max_message_bytes,
-        relay=True,
-    )
+    plans = topics.plan_topics(replace(settings, relay=True), 3)
     check = topics.plan_check_topic(
         settings.topics, "<group>", max_message_bytes=settings.max_message_bytes
     )

@@ -17,7 +17,12 @@ from click.testing import CliRunner
 from checkback.commands.config import command as config_command
 from checkback.commands.shared.output import CommandOutput
 from checkback.commands.shared.settings import every_setting_options, settings_options
-from checkback.deploy.settings import load_settings, load_with_sources, read_environment
+from checkback.deploy.settings import (
+    LoadedSettings,
+    load_settings,
+    load_with_sources,
+    read_environment,
+)
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
 
@@ -96,8 +101,8 @@ def test_families_are_joined_member_by_member(config: Path) -> None:
 def test_every_setting_is_a_flag_of_run_and_is_explained() -> None:
     @click.command()
     @every_setting_options
-    def probe(settings: Settings) -> None:
-        click.echo(str(settings.check_max))
+    def probe(loaded: LoadedSettings) -> None:
+        click.echo(str(loaded.settings.check_max))
 
     told = CliRunner().invoke(probe, ["--help"], terminal_width=400)
     for one in fields(Settings):

@@ -11,7 +11,7 @@ from tests.deciding import page_outcome
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.record_reader import RUN_GAP_MAX, _runs
 from checkback.sinks.lookups import half_lookups, op_lookups
-from checkback.sinks.partition.chunks import Steps
+from checkback.sinks.partition.chunks import steps_of
 from checkback.state import Action, Outcome
 from checkback.state.formats.outcome import REST_UNKNOWN
 
@@ -94,7 +94,7 @@ IN_ORDER = [
 def test_a_batch_that_fits_is_one_step_and_stays_as_it_is() -> None:
     outcomes = pages()
 
-    [step] = Steps(outcomes, 0, 5)
+    [step] = steps_of(outcomes, 0, 5)
 
     assert step.outcomes is outcomes
     assert (step.rows_done, step.is_last) == (5, True)
@@ -102,7 +102,7 @@ def test_a_batch_that_fits_is_one_step_and_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 4])
 def test_steps_have_all_rows_once_in_the_order_of_halves(rows_max: int) -> None:
-    steps = list(Steps(pages(), 0, rows_max))
+    steps = list(steps_of(pages(), 0, rows_max))
 
     assert [row for step in steps for row in rows_of(list(step.outcomes))] == IN_ORDER
     assert [step.is_last for step in steps] == [False] * (len(steps) - 1) + [True]
@@ -112,7 +112,7 @@ def test_steps_have_all_rows_once_in_the_order_of_halves(rows_max: int) -> None:
 @pytest.mark.parametrize("done", [1, 2, 3, 4])
 def test_a_later_try_goes_on_behind_the_rows_that_are_written(done: int) -> None:
     """Whatever its own steps are."""
-    steps = list(Steps(pages(), done, 500))
+    steps = list(steps_of(pages(), done, 500))
 
     assert [row for step in steps for row in rows_of(list(step.outcomes))] == IN_ORDER[done:]
     assert steps[-1].rows_done == 5
@@ -121,10 +121,10 @@ def test_a_later_try_goes_on_behind_the_rows_that_are_written(done: int) -> None
 @pytest.mark.parametrize("done", [5, 6])
 def test_more_rows_than_there_are_can_not_be_written(done: int) -> None:
     with pytest.raises(CheckpointError, match="says that"):
-        list(Steps(pages(), done, 3))
+        list(steps_of(pages(), done, 3))
 
 
 def test_a_batch_without_rows_is_one_step() -> None:
-    [step] = Steps([], 0, 3)
+    [step] = steps_of([], 0, 3)
 
     assert (step.rows_done, step.is_last) == (0, True)

@@ -42,9 +42,3 @@ def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says
     assert says in line
     if "json" in more:
         assert json.loads(line)["error"]["exit_code"] == CONFIGURATION_WRONG
-
-
-def test_topics_create_refuses_a_typo_as_the_doctor_does() -> None:
-    wrong = ("--bootstrap-servers", NOBODY, "--set", "kafka.group.idd=x")
-
-    assert checkback("topics", "create", *wrong).stderr == checkback("doctor", *wrong).stderr

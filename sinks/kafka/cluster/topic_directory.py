@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -17,8 +16,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.cluster.transient_errors import renew_metadata
-from checkback.sinks.kafka.transaction.errors import cause_of
+from checkback.sinks.kafka.cluster.transient_errors import (
+    is_transient,
+    listed_topics,
+    renew_metadata,
+)
 
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
@@ -189,15 +191,9 @@ class TopicDirectory:
             self._look_at(list(self._known))
 
     def _list(self) -> None:
-        try:
-            metadata = self.admin.list_topics(timeout=TIMEOUT_S)
-        except KafkaException as error:
-            raise BrokerError(
-                f"The topics can't be listed: {cause_of(error).str()}.",
-                remedy="Check that the brokers are up and that the pipeline may describe topics.",
-            ) from error
+        found = listed_topics(self.admin, TIMEOUT_S, retry_s=0)
         self._partitions = {
-            name: topic.partitions for name, topic in metadata.topics.items() if topic.error is None
+            name: topic.partitions for name, topic in found.items() if topic.error is None
         }
         self._is_fresh = True
         self._listed_s = self.clock_s()
@@ -236,15 +232,11 @@ class TopicDirectory:
             try:
                 found = future.result(TIMEOUT_S)
                 settings = {name: str(entry.value or "") for name, entry in found.items()}
-            except (KafkaException, FutureTimeoutError) as error:
-                if not _is_lasting(error):
+            except (KafkaException, TimeoutError) as error:
+                if not is_transient(error, LASTING_ERRORS):
                     continue
                 settings = {}  # assume the defaults; a broker that disagrees says so later
             self._settings[resource.name] = settings
-
-
-def _is_lasting(error: KafkaException | FutureTimeoutError) -> bool:
-    return isinstance(error, KafkaException) and cause_of(error).code() in LASTING_ERRORS
 
 
 def _known_topic(partitions: Mapping[int, Any], settings: Mapping[str, str]) -> KnownTopic:

@@ -8,12 +8,13 @@ transactions only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.transaction.errors import cause_of
 
 Result = TypeVar("Result")
@@ -65,9 +66,13 @@ def is_transient(error: BaseException, codes: Collection[int] = PASSING) -> bool
 def retry_transient(
     ask: Callable[[], Result],
     retry_s: float,
-    pause: Callable[[float], object] = time.sleep,
+    pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
+    codes: Collection[int] = PASSING,
 ) -> Result:
     """Return what `ask` returns; ask again while it raises a state that passes by itself.
+
+    Args:
+        codes: of those states.
 
     Raises:
         KafkaException: the last one that `ask` raised; other exceptions, such as TimeoutError, are
@@ -78,7 +83,7 @@ def retry_transient(
         try:
             return ask()
         except KafkaException as error:
-            if not is_transient(error) or time.monotonic() >= until_s:
+            if not is_transient(error, codes) or time.monotonic() >= until_s:
                 raise
         pause(PAUSE_S)
 
@@ -99,3 +104,32 @@ def said_by(error: KafkaException | TimeoutError) -> str:
         return NO_ANSWER
     cause = cause_of(error)
     return _OF_CONNECTION.get(cause.code()) or cause.str()
+
+
+@contextmanager
+def broker_errors(says: str, remedy: str, **fields: object) -> Iterator[None]:
+    """Raise a client's error inside the block as a BrokerError; the cause stands behind `says`."""
+    try:
+        yield
+    except (KafkaException, TimeoutError) as error:
+        raise BrokerError(f"{says}: {said_by(error)}.", remedy=remedy, **fields) from error
+
+
+def listed_topics(client: Any, timeout_s: float, retry_s: float | None = None) -> dict[str, Any]:
+    """Return all topics by name: asking for one by its name makes some brokers create it.
+
+    Args:
+        client: any client of confluent-kafka.
+        timeout_s: bounds the request.
+        retry_s: for how long to ask again, by default as long.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    remedy = "Check the brokers, and this user's rights; `checkback doctor` says what is wrong."
+    with broker_errors("The topics can't be listed", remedy):
+        found: dict[str, Any] = retry_transient(
+            lambda: client.list_topics(timeout=timeout_s).topics,
+            timeout_s if retry_s is None else retry_s,
+        )
+        return found

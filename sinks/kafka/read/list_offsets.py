@@ -14,6 +14,7 @@ from checkback.sinks.kafka.cluster.transient_errors import (
     LEADER_MOVES,
     PAUSE_S,
     is_transient,
+    listed_topics,
     renew_metadata,
     said_by,
 )
@@ -107,13 +108,15 @@ def listed_ends(
     return found
 
 
-def places_of(admin: Any, topics: Iterable[str], timeout_s: float = LIST_S) -> list[Place]:
-    """Return the partitions of those topics that exist.
+def places_of(
+    admin: Any, topics: Iterable[str], timeout_s: float, retry_s: float | None = None
+) -> list[Place]:
+    """Return the partitions of those topics that exist, as `listed_topics` lists them.
 
     Raises:
-        KafkaException: the brokers do not answer, or refuse.
+        BrokerError: the brokers do not answer, or refuse.
     """
-    known = admin.list_topics(timeout=timeout_s).topics
+    known = listed_topics(admin, timeout_s, retry_s)
     return [(topic, at) for topic in topics if topic in known for at in known[topic].partitions]
 
 

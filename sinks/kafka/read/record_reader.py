@@ -24,7 +24,7 @@ from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
-    UnreadableRecord,
+    RecordCopy,
     readable,
 )
 
@@ -155,7 +155,7 @@ class RecordReader:
     def _found(self, offset: int, message: Message | None, at: int) -> PlacedRecord | None:
         if self._why_unreadable:
             place = RecordOrigin(self.topic, self._partition, offset)
-            record, self._why_unreadable = UnreadableRecord(place, self._why_unreadable), ""
+            record, self._why_unreadable = RecordCopy(place, self._why_unreadable), ""
             return record
         if message is None or at != offset or message.error() is not None:
             return None
@@ -204,13 +204,7 @@ class RecordReader:
         raise silence_error(TopicPartition(self.topic, self._partition, self._position))
 
     def _poll(self) -> list[Message]:
-        consumer = self._consumer
-        if consumer is None:
-            return []
-        first = consumer.poll(POLL_S)
-        # consume() alone waits for its whole timeout unless it gets as many records as it asked
-        # for: a second for each look-up near a partition's end.
-        return [] if first is None else [first, *consumer.consume(CONSUME_MESSAGES_MAX, 0.0)]
+        return [] if self._consumer is None else polled(self._consumer, POLL_S)
 
     def _range(self) -> tuple[int, int]:
         partition = TopicPartition(self.topic, self._partition)
@@ -219,6 +213,14 @@ class RecordReader:
             return self._consumer.get_watermark_offsets(partition, POLL_S)
         except KafkaException:
             return 0, self._position + 1  # unknown: go on waiting
+
+
+def polled(consumer: Consumer, wait_s: float) -> list[Message]:
+    """Return what a consumer has now, or what comes first within a time."""
+    first = consumer.poll(wait_s)
+    # consume() alone waits for its whole timeout unless it gets as many records as it asked for: a
+    # second for each look-up near a partition's end.
+    return [] if first is None else [first, *consumer.consume(CONSUME_MESSAGES_MAX, 0.0)]
 
 
 def silence_error(position: TopicPartition) -> BrokerError:

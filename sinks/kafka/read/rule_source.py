@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -43,39 +43,16 @@ READER: Final = {
 }
 
 
-class RuleSource(Protocol):
-    """A source of access rules."""
-
-    is_written_whole: ClassVar[bool]
-    """Whether a reader never finds a part of what somebody is writing."""
-
-    def content(self) -> bytes:
-        """Return the rules as they stand there now; empty where they can't be read."""
-        ...
-
-    def rules(self) -> AccessControl:
-        """Return the rules.
-
-        Raises:
-            ConfigurationError: they can't be read, or have mistakes.
-            BrokerError: they are on a topic, and the brokers do not answer.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class FileRules:
     """The rules in a file."""
 
     path: str
     is_written_whole: ClassVar[bool] = False
+    """Whether a reader never finds a part of what somebody is writing."""
 
     def content(self) -> bytes:
-        """Return what the file holds."""
+        """Return what the file holds; empty where it can't be read."""
         try:
             with Path(self.path).open("rb") as opened:
                 return opened.read(CONTENT_BYTES_MAX)
@@ -83,7 +60,11 @@ class FileRules:
             return b""
 
     def rules(self) -> AccessControl:
-        """Read the file, and the secrets that it refers to."""
+        """Read the file, and the secrets that it refers to.
+
+        Raises:
+            ConfigurationError: they can't be read, or have mistakes.
+        """
         return AccessControl.from_file(self.path)
 
     def close(self) -> None:
@@ -112,7 +93,12 @@ class TopicRules:
         return self._content
 
     def rules(self) -> AccessControl:
-        """Read the newest record, and the secrets that it refers to, files by their whole path."""
+        """Read the newest record, and the secrets that it refers to, files by their whole path.
+
+        Raises:
+            ConfigurationError: they can't be read, or have mistakes.
+            BrokerError: the brokers do not answer.
+        """
         try:
             self._read()
             text = self._content.decode("utf-8")
@@ -199,6 +185,9 @@ class TopicRules:
             remedy="`checkback acl publish FILE` writes them there; check acl_file and the rights.",
             source=f"{RULES_ON_KAFKA}{self.topic}",
         )
+
+
+RuleSource = FileRules | TopicRules
 
 
 def rule_source(settings: Settings) -> RuleSource | None:

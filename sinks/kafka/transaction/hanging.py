@@ -92,11 +92,12 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
     except BrokerError:
         return []
     if bounded:
-        remedies = [_to_raise_bounds(bounded), *([_to_bring_back(short)] if short else [])]
         raise BrokerError(
             "The brokers do not end the last transaction of state partition "
             f"{state_partition} ({name}).",
-            remedy=" ".join(remedies),
+            remedy=f"Raise {', '.join(bounded[:TOPICS_NAMED_MAX])}, then restart the brokers: with "
+            "so small a bound they reject the end of their own transactions there, and try it "
+            f"again only after a restart. {_to_bring_back(short) if short else ''}".rstrip(),
             state_partition=state_partition,
         )
     return short
@@ -160,14 +161,6 @@ def _obstacles(
         if one.marker_bounds
     ]
     return ([] if short and awaited is None else bounded), short
-
-
-def _to_raise_bounds(bounds: list[str]) -> str:
-    return (
-        f"Raise {', '.join(bounds[:TOPICS_NAMED_MAX])}, then restart the brokers: with so small a "
-        "bound they reject the end of their own transactions there, and try it again only after a "
-        "restart."
-    )
 
 
 def _to_bring_back(short: list[ShortTopic]) -> str:

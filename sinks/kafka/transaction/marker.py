@@ -18,14 +18,13 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks.kafka.cluster.transient_errors import COORDINATOR_MOVES, is_transient
+from checkback.sinks.kafka.cluster.transient_errors import COORDINATOR_MOVES, retry_transient
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.settings import SinkSettings
 
 RENEWAL_MS: Final = 3_600_000
 BY_HAND: Final = -1
 """Stands in place of an epoch, and is lower than any."""
-COORDINATOR_PAUSE_S: Final = 0.1
 UNREAD: Final = COORDINATOR_MOVES | {KafkaError._TIMED_OUT}
 """The group's coordinator is being found or is loading; librdkafka hands this to the caller."""
 
@@ -157,13 +156,11 @@ def committed_offsets(
     Raises:
         KafkaException: the brokers do not answer, or refuse, be it for one partition only.
     """
-    while True:
-        try:
-            return _committed(consumer, wanted, max(1.0, until_s - time.monotonic()))
-        except KafkaException as error:
-            if not is_transient(error, UNREAD) or time.monotonic() > until_s:
-                raise
-            time.sleep(COORDINATOR_PAUSE_S)
+    return retry_transient(
+        lambda: _committed(consumer, wanted, max(1.0, until_s - time.monotonic())),
+        until_s - time.monotonic(),
+        codes=UNREAD,
+    )
 
 
 def _committed(

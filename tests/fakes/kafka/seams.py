@@ -25,6 +25,7 @@ SEAMS: Final[dict[str, tuple[str, ...]]] = {
     "checkback.sinks.kafka.transaction.marker": ("Consumer", "time"),
     "checkback.sinks.kafka.read.record_reader": ("Consumer",),
     "checkback.sinks.kafka.cluster.topic_directory": ("time",),
+    "checkback.sinks.kafka.cluster.transient_errors": ("time",),
     "checkback.sinks.kafka.transaction.hanging": ("AdminClient", "topics_not_ended"),
     "checkback.sinks.kafka.transaction.epoch": ("ThreadPoolExecutor", "time"),
     "checkback.sinks.partition.writer": ("time",),

@@ -20,6 +20,7 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.options import ProducerKeywords
+from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.properties import TRANSACTION_CHECK_INTERVAL_MS, text_value
 from checkback.protocol.records import check_headers
@@ -73,13 +74,7 @@ class Checkback:
         self.started: list[TransactionMQProducer] = []
 
     def create_topics(self, without: Sequence[str] = (), **changes: Any) -> None:
-        plans = plan_topics(
-            self.names,
-            half_partitions=4,
-            state_partitions=1,
-            half_retention_ms=86_400_000,
-            max_message_bytes=4_194_304,
-        )
+        plans = plan_topics(Settings(topic_prefix=self.prefix, half_retention_ms=86_400_000), 1)
         self.create(*(plan for plan in plans if plan.name not in without), **changes)
         self.create_real()
 

@@ -32,7 +32,7 @@ class Stage:
         self.counters = shared["counters"]
         halves = half_producer(lambda _: next(opened), **shared)
         plain: Any = lambda *_: Producer()  # noqa: E731
-        ops = OpProducer(plain, lambda: halves.polled, "op", "g", self.counters, renew=halves.renew)
+        ops = OpProducer(plain, lambda: halves.polled, "op", self.counters, renew=halves.renew)
         self.answers = CheckAnswers(
             listener=Committing(), producer_group="g", ops=ops, try_timeout_s=1,
             stopping=threading.Event(), **shared,

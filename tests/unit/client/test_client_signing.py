@@ -13,7 +13,6 @@ from confluent_kafka import Producer as KafkaProducer
 from tests.deciding import plain_half
 from tests.unit.client.producer_playing import Producer, half_producer, store
 
-from checkback.client import LocalTransactionState
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import PolledProducer
 from checkback.client.message import Message
@@ -82,13 +81,11 @@ def test_an_agent_around_the_producer_changes_no_signed_record(
     """
     halves, one_way = agent(), agent()
     producer = half_producer(lambda _: halves, signer=signer)
-    ops = OpProducer(lambda *_: one_way, lambda: producer.polled, "op", "g", Counters(), signer)
+    ops = OpProducer(lambda *_: one_way, lambda: producer.polled, "op", Counters(), signer)
 
     store(producer, half())
-    ops.send_one_way(0, 0, "u", LocalTransactionState.COMMIT_MESSAGE)
-    stored = ops.send_confirmed(
-        Op(half_partition=0, half_offset=0, producer_group="g", transaction_id="u", state=8), 5
-    )
+    ops.send_one_way(Op(0, 0, "g", "u", 8))
+    stored = ops.send_confirmed(Op(0, 0, "g", "u", 8), 5)
     producer.close(1)
     ops.close(1)
 
@@ -156,13 +153,13 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     kafka: Any = Producer()
     polled = PolledProducer(lambda: kafka, "test")
     opened: Any = lambda *_: kafka  # noqa: E731
-    ops = OpProducer(opened, lambda: polled, "op", "g", Counters(), SIGNER)
+    ops = OpProducer(opened, lambda: polled, "op", Counters(), SIGNER)
     op = Op(2, 41, "g", "u", 8)
 
     if is_confirmed:
         assert ops.send_confirmed(op, 60)
     else:
-        ops.send_one_way(2, 41, "u", LocalTransactionState.COMMIT_MESSAGE)
+        ops.send_one_way(op)
     ops.close(1)
     polled.close(1)
 

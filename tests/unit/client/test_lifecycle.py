@@ -224,7 +224,7 @@ def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None
             return int(self.looks > 0)
 
     late: Any = Late()
-    ops = OpProducer(lambda *_: late, lambda: None, "op", "g", Counters())  # type: ignore[arg-type,return-value]
+    ops = OpProducer(lambda *_: late, lambda: None, "op", Counters())  # type: ignore[arg-type,return-value]
     ops.close(0)
     assert not late.purged
 

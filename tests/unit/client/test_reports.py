@@ -111,7 +111,7 @@ def test_an_answer_to_a_check_is_confirmed(error: KafkaError | None) -> None:
     confirming.error = error
     polled = PolledProducer(lambda: confirming, "test")
     open_producer: Any = lambda *_: one_way  # noqa: E731
-    ops = OpProducer(open_producer, lambda: polled, "op", "g", counters)
+    ops = OpProducer(open_producer, lambda: polled, "op", counters)
     assert ops.send_confirmed(Op(2, 41, "g", "id", 8), 10) is (error is None)
     assert counters.snapshot()[ClientEvent.OP_FAILED] == (0 if error is None else 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkback.commands.console import access_rules, allowed_hosts, is_loopback
+from checkback.commands.console import access_rules, allowed_hosts
 from checkback.console.access import (
     FAILURES_MAX,
     SESSION_S,
@@ -18,6 +18,7 @@ from checkback.console.access import (
     parse_tokens,
     read_tokens,
 )
+from checkback.metrics.server import is_loopback
 from checkback.protocol.errors import ConfigurationError
 
 TOKEN = "a-token-of-more-than-16"  # noqa: S105 - of this test

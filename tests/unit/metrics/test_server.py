@@ -44,7 +44,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Served]:
     levels: list[tuple[str, str]] = []
     setters = {"checkback": lambda level: levels.append(("checkback", level))}
     try:
-        server = MetricsServer(request.param, 0, Endpoint(instruments.registry, health, setters))
+        server = MetricsServer(
+            request.param, 0, Endpoint(instruments.registry, health.alive, health.ready, setters)
+        )
     except OSError:
         pytest.skip(f"this machine has no {request.param}")
     yield Served(server, health, instruments, levels)
@@ -124,7 +126,10 @@ def test_a_name_that_points_here_may_not_set_levels(served: Served) -> None:
 
 def test_another_machine_may_not_set_levels() -> None:
     said: list[str] = []
-    endpoint = Endpoint(Instruments().registry, Health(1.0, lambda: ""), {"checkback": said.append})
+    health = Health(1.0, lambda: "")
+    endpoint = Endpoint(
+        Instruments().registry, health.alive, health.ready, {"checkback": said.append}
+    )
     request = {
         "PATH_INFO": "/loglevel/checkback",
         "REQUEST_METHOD": "PUT",

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from checkback.protocol.errors import BrokerError
 from checkback.relay.inputs import AskedEnds, Read, read_of
-from checkback.sinks.records.source_record import UnreadableHeaders
+from checkback.sinks.records.source_record import is_unreadable
 
 
 @dataclass
@@ -36,6 +36,11 @@ class Message:
     def headers(self) -> list[object]:
         return []
 
+    def key(self) -> None:
+        return None
+
+    value = timestamp = key
+
 
 def test_messages_are_records_ends_or_what_can_t_be_unpacked() -> None:
     record: Any = Message(0)
@@ -43,7 +48,8 @@ def test_messages_are_records_ends_or_what_can_t_be_unpacked() -> None:
     assert read_of(Message(2, KafkaError._PARTITION_EOF)) == Read("t", 3, 2, None)  # type: ignore[arg-type]
     packed = read_of(Message(1, KafkaError._BAD_COMPRESSION))  # type: ignore[arg-type]
     assert packed is not None
-    assert (packed.offset, isinstance(packed.record, UnreadableHeaders)) == (1, True)
+    assert packed.record is not None
+    assert (packed.offset, is_unreadable(packed.record)) == (1, True)
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED])
