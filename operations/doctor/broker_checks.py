@@ -121,7 +121,7 @@ class BrokerChecks:
         """Yield whether a relay is alive, where the job needs one."""
         if self.settings.relay:
             group = relay_group(self.settings.application_id)
-            yield judge_relays(live_members(self.admin, group))
+            yield judge_relays(live_members(self.admin, group, self.settings.topics.op))
 
     def _replicas(self) -> Findings:
         known = TopicDirectory(AdminClient(self.connection)).find_all()

@@ -1,6 +1,6 @@
-"""The live members of producer groups.
+"""The live members of producer groups, and of the relays' group.
 
-They share the check requests as a consumer group, which has the name of the check topic.
+Producers share the check requests as a consumer group, which has the name of the check topic.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NEWER_PROTOCOL: Final = "Dead"
 groups (KIP-848): they do not describe it by the request that is asked here."""
 
 
-def live_members(admin: AdminClient, check_topic: str) -> int | None:
-    """Return how many processes of a producer group read its check requests now.
+def live_members(admin: AdminClient, group: str, topic: str = "") -> int | None:
+    """Return how many members of a group subscribe to a topic now, by default the group's own name.
 
-    An unknown group has none. Returns None if this user may not see the members, or if they can't
-    be counted.
+    So for a check topic these are the processes that read its requests. An unknown group has none.
+    Returns None if this user may not see the members, or if they can't be counted.
     """
-    return retry_transient(lambda: listed_members(admin, check_topic), TIMEOUT_S)
+    return retry_transient(lambda: listed_members(admin, group, topic), TIMEOUT_S)
 
 
 def groups_without_members(
@@ -71,10 +71,11 @@ def _is_empty(admin: AdminClient, check_topic: str) -> bool:
         raise
 
 
-def listed_members(admin: AdminClient, check_topic: str) -> int | None:
-    """Return how many members of the check topic's group subscribe to it, as the brokers list them.
+def listed_members(admin: AdminClient, group: str, topic: str = "") -> int | None:
+    """Return how many members of a group subscribe to a topic, as the brokers list them.
 
-    Returns None if this user may not see the members, or the group has the newer protocol.
+    Without a topic it is the one with the group's name. Returns None if this user may not see the
+    members, or the group has the newer protocol.
 
     It asks every broker for the group, not the group's coordinator: if the connection to a
     coordinator breaks meanwhile, librdkafka frees its request twice and aborts the process
@@ -86,7 +87,7 @@ def listed_members(admin: AdminClient, check_topic: str) -> int | None:
     with warnings.catch_warnings():
         # Deprecated in favour of the very calls that abort.
         warnings.simplefilter("ignore", DeprecationWarning)
-        found: Any = admin.list_groups(check_topic, TIMEOUT_S)
+        found: Any = admin.list_groups(group, TIMEOUT_S)
     for listed in found:
         code = None if listed.error is None else listed.error.code()
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -97,7 +98,8 @@ def listed_members(admin: AdminClient, check_topic: str) -> int | None:
             return None
     # While the group rebalances, brokers do not say what its members subscribe to.
     members = [member.metadata for listed in found for member in listed.members]
-    return sum(not metadata or check_topic in _subscription(metadata) for metadata in members)
+    wanted = topic or group
+    return sum(not metadata or wanted in _subscription(metadata) for metadata in members)
 
 
 def _subscription(metadata: bytes) -> list[str]:

@@ -13,6 +13,8 @@ from tests.integration.relay.relaying import RelayStage, relay_stage, started_re
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
+from checkback.operations.doctor.broker_checks import BrokerChecks
+from checkback.operations.doctor.judgements import judge_relays
 from checkback.protocol.decided import OpKind
 from checkback.testing.topics import create_plain_topics
 
@@ -54,6 +56,8 @@ def test_what_the_relay_passes_is_the_job_s(
         with shared_jvm.pipeline(stage.settings, tmp_path) as pipeline:
             pipeline.wait_for("started")
             relay = started_relay(stage, 0)
+            seen = [one for one in BrokerChecks(stage.settings).findings() if one.check == "relay"]
+            assert seen == [judge_relays(1)]
             wanted = numbered("commit", 60)
             send(stage, wanted)
             rolled_back, silent = stage.half("rolled back"), stage.half("silent")
