@@ -107,13 +107,13 @@ class Job:
     _ledger: DeltaLedger | None = None
     _stalls: StallWatch | None = None
     _idling: Idling | None = None
-    _polls_small: bool = False
     _silent: set[str] = field(default_factory=set)
     _relay: RelaySwitch = field(init=False)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
     _is_begun: Callable[[int], bool] = field(init=False)
+    _polls_small: Callable[[], bool] = field(init=False)
     _access_version: AccessVersion = field(default_factory=AccessVersion)
 
     def __post_init__(self) -> None:
@@ -198,7 +198,8 @@ class Job:
         size = settings.offsets_per_page
         pages = PageSettings(size, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
-        self._polls_small = needs_small_polls(store)
+        # A start that is refused before its first query has failed over no batch.
+        self._polls_small = cache(partial(needs_small_polls, store))
         is_first = True
         while True:
             # Each look reads the markers.
@@ -271,7 +272,7 @@ class Job:
             self._relay.topics if planned is None else planned.topics,
             source,
             settings.batch_events_max,
-            polls_small=self._polls_small,
+            polls_small=self._polls_small(),
             drops_topic=planned is not None and planned.drops_topic,
         )
         verification = None if access is None else RecordVerification(spark, access)
