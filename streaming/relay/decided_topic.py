@@ -299,7 +299,7 @@ class DecidedTopic:
             f"relay is not set, and consumer group {group} has {members} live members: relays "
             "still take the ops.",
             remedy="Stop every `checkback relay`, then start the job again; a relay that was killed"
-            " counts as alive for up to a minute.",
+            " counts as alive for some ten seconds, one that hangs for up to a minute.",
             group=group,
             members=members,
         )

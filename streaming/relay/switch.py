@@ -20,7 +20,7 @@ from checkback.checkpoints.spark_files.logs import Offsets, plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Taken
-from checkback.protocol.errors import CheckpointError, ConfigurationError
+from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.streaming.relay.decided_topic import DecidedTopic, Notes
 from checkback.streaming.start.direct_op_topic import PlannedRun
 from checkback.streaming.start.preflight import describe_topics
@@ -292,12 +292,23 @@ class RelaySwitch:
         """Return the number of half partitions; require as many decided ones, and the known topic.
 
         Raises:
-            CheckpointError: the decided topic is another one than before.
+            CheckpointError: the decided topic is gone, or another one than before.
             ConfigurationError: it has another number of partitions.
         """
         names = self.settings.topics
+        known = read_decided(self.store)
         admin = AdminClient(self.settings.connection())
-        found = describe_topics(admin, [names.half, names.decided])
+        try:
+            found = describe_topics(admin, [names.half, names.decided])
+        except BrokerError as error:
+            if known is None or error.fields.get("missing") != [names.decided]:
+                raise
+            raise CheckpointError(
+                f"{names.decided} is gone, and with it what relays had delivered.",
+                remedy="Run `checkback topics create --set relay=true`, then `checkback checkpoint"
+                " rebuild`; see `checkback docs recovering`.",
+                topic=names.decided,
+            ) from error
         half, decided = found[names.half], found[names.decided]
         if half.partitions != decided.partitions:
             raise ConfigurationError(
@@ -305,7 +316,6 @@ class RelaySwitch:
                 f"{decided.partitions}: they must be equal.",
                 remedy="Give the smaller one more partitions.",
             )
-        known = read_decided(self.store)
         if known is None:
             self.store.create_own(TOPIC_FILE, KnownDecided(decided.topic_id).to_json())
         elif known.topic_id != decided.topic_id:

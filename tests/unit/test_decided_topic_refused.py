@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import CheckbackError, CheckpointError, ConfigurationError
+from checkback.protocol.errors import (
+    BrokerError,
+    CheckbackError,
+    CheckpointError,
+    ConfigurationError,
+)
 from checkback.streaming.relay import decided_topic, switch
 from checkback.streaming.relay.decided_topic import DecidedTopic
 from checkback.streaming.relay.switch import KnownDecided, RelaySwitch
@@ -42,6 +47,23 @@ def test_a_topic_that_was_made_again_or_has_other_partitions_is_refused(
 
     with pytest.raises(refused, match=says):
         RelaySwitch(SETTINGS, store, unused, unused, unused)._partitions()
+
+
+@pytest.mark.parametrize("was_read", [True, False])
+def test_a_topic_that_is_gone_is_refused_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, *, was_read: bool
+) -> None:
+    def describe(*_: object) -> None:
+        raise BrokerError("Missing topics.", remedy="Create them.", missing=[NAMES.decided])
+
+    monkeypatch.setattr(switch, "describe_topics", describe)
+    known = KnownDecided("known").to_json() if was_read else None
+    store: Any = SimpleNamespace(read_own=lambda _: known)
+    unused: Any = None
+
+    with pytest.raises(CheckpointError if was_read else BrokerError) as seen:
+        RelaySwitch(SETTINGS, store, unused, unused, unused)._partitions()
+    assert ("topics create --set relay=true" in seen.value.remedy) == was_read
 
 
 def test_a_topic_that_ends_before_what_was_read_is_refused(
