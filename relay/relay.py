@@ -47,6 +47,9 @@ GROUP_BYTES_MAX: Final = 16_000_000
 """Bytes of one transaction; a larger half makes a group of its own."""
 MARK_S: Final = 1.0
 IDLE_S: Final = 0.1
+GROUP_S: Final = 0.008
+"""The least time between the starts of two groups: a group costs its requests, however few ops it
+has."""
 AWAITED_S: Final = 0.002
 """How long one poll waits while an op waits for its half."""
 ASK_AFTER_S: Final = 0.005
@@ -114,6 +117,7 @@ class Relay:
     _log: dict[int, DecidedPartition] = field(default_factory=dict)
     _failed: list[RelayedOp] = field(default_factory=list)
     _mark_s: float = 0.0
+    _next_group_s: float = 0.0
 
     def __post_init__(self) -> None:
         settings, connection = self.settings, self.settings.connection()
@@ -167,6 +171,7 @@ class Relay:
             FencedError: another relay has the same number.
             BrokerError: the brokers refuse, or do not answer in time.
         """
+        time.sleep(max(0.0, self._next_group_s - time.monotonic()))
         waits = self._failed or any(partition.ops for partition in self.partitions.values())
         self._take(self._inputs.poll(AWAITED_S if waits else IDLE_S))
         if self._rebalances != self._inputs.rebalances:
@@ -178,6 +183,7 @@ class Relay:
         group = self._group(now_s)
         is_due = self._marks_are_due(now_s)
         if group or is_due:
+            self._next_group_s = now_s + GROUP_S
             self._write(group, with_all_marks=is_due)
 
     def close(self) -> None:
