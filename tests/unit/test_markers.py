@@ -126,23 +126,22 @@ def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
     assert found == [{0: Marker(7, 0, BY_HAND)}] * 3
 
 
-@pytest.mark.parametrize("is_hasty", [True, False])
+@pytest.mark.parametrize(
+    ("how", "isolation"), [({}, "read_committed"), ({"is_hasty": True}, "read_uncommitted")]
+)
 def test_a_look_before_fencing_waits_for_no_open_transaction(
-    monkeypatch: pytest.MonkeyPatch, *, is_hasty: bool
+    monkeypatch: pytest.MonkeyPatch, how: dict[str, bool], isolation: str
 ) -> None:
-    asked: list[object] = []
+    asked: list[str] = []
 
-    def read(consumer: object, *_: object) -> list[TopicPartition]:
-        asked.append(consumer)
+    def read(consumer: Any, *_: object) -> list[TopicPartition]:
+        asked.append(consumer.isolation)
         return []
 
-    opened: dict[str, object] = {}
     monkeypatch.setattr(marker, "committed_offsets", read)
     monkeypatch.setattr(
-        MarkerStore, "_open", lambda _, kind: opened.setdefault(kind, SimpleNamespace(close=int))
+        MarkerStore, "_open", lambda _, isolation: SimpleNamespace(isolation=isolation, close=int)
     )
 
-    assert (
-        marker.markers_of(SinkSettings(Settings(), "query", {}, 9_000), 2, is_hasty=is_hasty) == {}
-    )
-    assert asked == [opened["read_uncommitted" if is_hasty else "read_committed"]]
+    assert marker.markers_of(SinkSettings(Settings(), "query", {}, 9_000), 2, **how) == {}
+    assert asked == [isolation]
