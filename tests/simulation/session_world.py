@@ -28,6 +28,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from checkback.client import LocalTransactionState, Producer
+from checkback.client.kafka.delivery_reports import PolledProducer
 from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.producer import ServiceState
 from checkback.client.sending import half, half_producer, op_producer
@@ -134,6 +135,8 @@ class AwaitedConnection(sqlite3.Connection):
 
 class FakePolled:
     """librdkafka's producer: it has records under way, and dies with its process."""
+
+    hand_over: Any = PolledProducer.hand_over
 
     def __init__(self, process: Process) -> None:
         self.done: deque[Any] = deque()
