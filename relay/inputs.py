@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
+from checkback.sinks.kafka.read.poll import polled
 from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
 from checkback.sinks.records.source_record import (
@@ -29,7 +30,6 @@ from checkback.sinks.records.source_record import (
     without_headers,
 )
 
-MESSAGES_MAX: Final = 1_000
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 METADATA_S: Final = 1.0
 ASK_S: Final = 5.0
@@ -137,11 +137,8 @@ class Inputs:
         Raises:
             BrokerError: the brokers refuse.
         """
-        # consume() alone waits for its whole time unless it gets as many records as it asked for.
-        first = self._consumer.poll(wait_s)
-        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
         reads = []
-        for message in messages:
+        for message in polled(self._consumer, wait_s):
             read = read_of(message)
             if read is not None:
                 reads.append(read)

@@ -26,7 +26,8 @@ from checkback.protocol.properties import Headers, text_value
 from checkback.sinks.kafka.cluster.transient_errors import is_transient, listed_topics, said_by
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import COMMITTED, EARLIEST, listed_offsets
-from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, polled
+from checkback.sinks.kafka.read.poll import polled
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER
 from checkback.sinks.records.source_record import PlacedRecord, readable
 
 POLL_S: Final = 1.0

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.kafka.read.errors import require_passing
+from checkback.sinks.kafka.read.poll import polled
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
@@ -31,7 +32,6 @@ from checkback.sinks.records.source_record import (
 RUN_GAP_MAX: Final = 512
 """The largest gap between wanted offsets that is read through rather than skipped by a seek: a seek
 costs as much as some 1,000 records."""
-CONSUME_MESSAGES_MAX: Final = 1_000
 SILENCE_POLLS_MAX: Final = 60
 POLL_S: Final = 1.0
 
@@ -213,14 +213,6 @@ class RecordReader:
             return self._consumer.get_watermark_offsets(partition, POLL_S)
         except KafkaException:
             return 0, self._position + 1  # unknown: go on waiting
-
-
-def polled(consumer: Consumer, wait_s: float) -> list[Message]:
-    """Return what a consumer has now, or what comes first within a time."""
-    first = consumer.poll(wait_s)
-    # consume() alone waits for its whole timeout unless it gets as many records as it asked for: a
-    # second for each look-up near a partition's end.
-    return [] if first is None else [first, *consumer.consume(CONSUME_MESSAGES_MAX, 0.0)]
 
 
 def silence_error(position: TopicPartition) -> BrokerError:
