@@ -149,13 +149,13 @@ class RelayBench(Bench):
             job.wait_for_batch()
             for number in range(self.options.runs):
                 # Messages with keys wait for the job, which keeps their order (rule 10).
-                for name in ("relay_first_keyed_final", "relay_first_final"):
-                    relay = RelayRun(trial, f"{name}-{number}")
-                    has_keys = name == "relay_first_keyed_final"
-                    self._note(name, self._first_final_s(job, relay, has_keys=has_keys))
-                    if has_keys:
-                        relay.stop()
-                        relay.__exit__()
+                keyed, relay = (RelayRun(trial, f"{name}-{number}") for name in ("keyed", "relay"))
+                keyed_s = self._first_final_s(job, keyed, has_keys=True)
+                keyed.stop()
+                keyed.__exit__()
+                self._note("relay_first_keyed_final", keyed_s)
+                first_s = self._first_final_s(job, relay, has_keys=False)
+                self._note("relay_first_final", first_s)
                 try:
                     visibility(job, MIXED_RATE, self.options.warm_up_seconds)
                     relay.run_for(SETTLE_S)
