@@ -24,5 +24,6 @@ def test_only_the_first_record_is_waited_for(there: list[str]) -> None:
             return left[:messages_max]
 
     consumer: Any = Waiting()
-    assert polled(consumer, 0.5) == there
+    taken: list[Any] = list(polled(consumer, 0.5))
+    assert taken == there
     assert waited == [0.5, 0.0][: 2 if there else 1]
