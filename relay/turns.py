@@ -18,12 +18,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, Rejection, cause_of
 from checkback.sinks.kafka.transaction.init import initialise
+from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
 from checkback.sinks.kafka.transaction.producer import (
     FLUSH_SLICE_S,
     HANGING_AFTER_S,
     SLOW_COMMIT_S,
-    HangingCallError,
-    call_within,
     note_rejection,
     transactional_settings,
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Event
-from threading import enumerate as living
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,15 +22,14 @@ from checkback.sinks.kafka.transaction.errors import (
     explain_loss,
     unanswered,
 )
+from checkback.sinks.kafka.transaction.limited_call import HangingCallError
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.kafka.transaction.producer import (
     CALL_TIMEOUT_S,
     HANGING_AFTER_S,
     REPORTS_WITHIN_S,
     SLOW_COMMIT_S,
-    HangingCallError,
     MarkedProducer,
-    call_within,
 )
 from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
 
@@ -87,27 +84,6 @@ def test_a_producer_lost_after_its_timeout_was_too_slow_and_the_remedy_names_a_t
     assert "Batch 7 took longer to write than sink_transaction_timeout_ms" in error.message
     assert "Set sink_transaction_timeout_ms to 30000 or more" in error.remedy
     assert error.fields == {"batch_id": 7, "open_ms": 10_000, "timeout_ms": 10_000}
-
-
-def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:
-    ran: list[int] = []
-
-    call_within(lambda: ran.append(1), 60)
-
-    assert ran == [1]
-    with pytest.raises(ZeroDivisionError):
-        call_within(lambda: 1 // 0, 60)
-
-
-def test_a_call_that_never_comes_back_is_given_up() -> None:
-    never = Event()
-
-    with pytest.raises(HangingCallError):
-        call_within(never.wait, 0.01)
-
-    hanging = [one for one in living() if one.name.endswith("(run)")]
-    never.set()
-    assert [one.daemon for one in hanging] == [True], "it would keep the process from its end"
 
 
 class Kafka:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Thread
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -29,6 +28,7 @@ from checkback.sinks.kafka.transaction.errors import (
     unanswered,
 )
 from checkback.sinks.kafka.transaction.hanging import initialise_once_ended
+from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_own_epoch
 from checkback.sinks.records.sink_record import BY_KEY, SentHeaders, SinkRecord
 from checkback.sinks.settings import SinkSettings
@@ -48,10 +48,6 @@ QUEUE_KIBIBYTES_MAX: Final = 65_536
 RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
 """Less than the 400 ms after which librdkafka sends a commit again at the earliest."""
-
-
-class HangingCallError(Exception):
-    """The call did not return. It may still use its arguments: do not touch them."""
 
 
 class ClientFinder(Protocol):
@@ -368,28 +364,3 @@ def note_rejection(
     if error is not None and error.code() not in PURGED_CODES:
         place = message.topic() or "", message.partition() or 0
         noted.append(Rejection(*place, error.code(), error.str(), record))
-
-
-def call_within(call: Callable[[], object], timeout_s: float) -> None:
-    """Run a call in a thread of its own and wait for it for a limited time.
-
-    A call that hangs keeps its thread, which ends with the process.
-
-    Raises:
-        HangingCallError: it did not come back.
-    """
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if thread.is_alive():
-        raise HangingCallError
-    if failures:
-        raise failures[0]

@@ -15,7 +15,7 @@ from tests.fakes.kafka.consumer import FakeConsumer
 from tests.fakes.kafka.errors import HangingCall
 from tests.fakes.kafka.producer import FakeProducer
 
-from checkback.sinks.kafka.transaction.producer import HangingCallError
+from checkback.sinks.kafka.transaction.limited_call import HangingCallError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
