@@ -1,13 +1,28 @@
-"""Calls that may hang are given up."""
+"""Calls that may hang: their threads are kept, and those that hang are given up."""
 
 from __future__ import annotations
 
-from threading import Event
+import gc
+import os
+import weakref
+from collections.abc import Iterator
+from threading import Event, current_thread
 from threading import enumerate as living
 
 import pytest
 
-from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
+from checkback.sinks.kafka.transaction.limited_call import (
+    IDLE_CALLERS,
+    HangingCallError,
+    call_within,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_idle_callers() -> Iterator[None]:
+    IDLE_CALLERS.clear()
+    yield
+    IDLE_CALLERS.clear()
 
 
 def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:
@@ -20,12 +35,54 @@ def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:
         call_within(lambda: 1 // 0, 60)
 
 
-def test_a_call_that_never_comes_back_is_given_up() -> None:
-    never = Event()
+def test_the_next_call_has_the_same_thread_also_after_a_failure() -> None:
+    threads = list[int]()
+    for _ in range(3):
+        call_within(lambda: threads.append(current_thread().native_id or 0), 60)
+        with pytest.raises(ZeroDivisionError):
+            call_within(lambda: 1 // 0, 60)
+
+    assert len(set(threads)) == 1
+    assert threads[0] != current_thread().native_id
+
+
+def test_a_call_that_never_comes_back_is_given_up_and_the_next_has_another_thread() -> None:
+    never, ran = Event(), list[int]()
 
     with pytest.raises(HangingCallError):
         call_within(never.wait, 0.01)
+    call_within(lambda: ran.append(1), 60)
 
-    hanging = [one for one in living() if one.name.endswith("(run)")]
+    hanging = [one for one in living() if one.name.endswith("(_call_each)")]
     never.set()
-    assert [one.daemon for one in hanging] == [True], "it would keep the process from its end"
+    assert ran == [1]
+    assert hanging
+    assert all(one.daemon for one in hanging), "they would keep the process from its end"
+
+
+def test_nothing_of_a_call_stays_behind() -> None:
+    class Producer:
+        def send(self) -> None:
+            """Take what a real one takes."""
+
+    producer = Producer()
+    seen = weakref.ref(producer)
+    call_within(producer.send, 60)
+    del producer
+    call_within(lambda: None, 60)  # by then the thread has put the first call down
+    gc.collect()
+
+    assert seen() is None
+
+
+def test_a_child_process_has_threads_of_its_own() -> None:
+    call_within(lambda: None, 60)
+    child = os.fork()
+    if not child:
+        try:
+            call_within(lambda: None, 10)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    assert os.waitpid(child, 0)[1] == 0
