@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -98,6 +98,7 @@ PartitionNote = Taken | Closed | RelayMark | WrittenUntil
 _KINDS: Final[dict[str, type[PartitionNote]]] = {
     "taken": Taken, "closed": Closed, "mark": RelayMark, "written": WrittenUntil
 }  # fmt: skip
+_FIELDS: Final = {kind: [one.name for one in fields(kind)] for kind in _KINDS.values()}
 NOTE_HEADERS: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
 OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}
 """The name of the last header, by kind."""
@@ -124,7 +125,7 @@ def delivered_headers(
 
 def note_value(note: PartitionNote) -> bytes:
     """Return the value of a record about a partition."""
-    return json.dumps(asdict(note)).encode()
+    return json.dumps({name: getattr(note, name) for name in _FIELDS[type(note)]}).encode()
 
 
 def note_headers(note: PartitionNote) -> Headers:
@@ -145,7 +146,7 @@ def partition_note(
         return None
     try:
         document = json.loads(value or b"")
-        found = {one.name: document[one.name] for one in fields(kind)}
+        found = {name: document[name] for name in _FIELDS[kind]}
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if any(type(number) is not int for number in found.values()):
