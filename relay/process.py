@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import time
@@ -26,6 +27,8 @@ from checkback.sinks.kafka.read.rule_watch import RuleWatch
 SILENT_S: Final = 60.0
 """A loop that takes longer than this hangs: each wait for the brokers is shorter."""
 UNSERVED_S: Final = 30.0
+YOUNG_OBJECTS: Final = 50_000
+"""Python's collector looks for cycles after so many new objects; a group makes fifteen thousand."""
 Emit = Callable[[str, dict[str, Any]], None]
 
 
@@ -102,6 +105,7 @@ class RelayProcess:
         server = self._endpoint()
         with self._stopped_by_signals():
             relay = Relay(self.settings, self.instance, self._rules(watch))
+            gc.set_threshold(YOUNG_OBJECTS)
             try:
                 self._loop(relay, watch, server.url)
             finally:
