@@ -7,7 +7,7 @@ from typing import Final
 
 from checkback.protocol.decided import Closed, RelayMark, Taken, WrittenUntil, partition_note
 from checkback.relay.partition import NOWHERE, JobPosition
-from checkback.sinks.records.source_record import PlacedRecord
+from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
 LOOK_BACK: Final = 3_000
 """How far before the end reading begins: further than one transaction. Each transaction of a relay
@@ -52,7 +52,7 @@ class DecidedPartition:
             self.read_to(offset)
             return
         # Notes have no key; reading headers costs more.
-        headers = record.headers() or [] if record.key() is None else []
+        headers = readable_headers(record) if record.key() is None else []
         match partition_note(headers, record.value()) if headers else None:
             case Taken() as taken:
                 self.taken, self.is_closed = taken, False

@@ -26,7 +26,6 @@ from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
-    readable,
     without_headers,
 )
 
@@ -227,9 +226,10 @@ def read_of(message: Message) -> Read | None:
     Raises:
         BrokerError: any other error.
     """
-    error, record = message.error(), None
+    error = message.error()
+    record: PlacedRecord | None = None
     if error is None:
-        record = readable(message)
+        record = message
     elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
         record = without_headers(message, error.str())
     elif error.code() != KafkaError._PARTITION_EOF:

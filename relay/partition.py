@@ -15,7 +15,7 @@ from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_N
 from checkback.relay.memory import HalfMemory, HeldHalf
 from checkback.relay.reading import ParsedOp
 from checkback.sinks.records.sink_record import SinkRecord
-from checkback.sinks.records.source_record import SourceRecord, content_bytes
+from checkback.sinks.records.source_record import SourceRecord
 
 HIDDEN_S: Final = 1.0
 """How long an op waits for a stored half that an open transaction may hide."""
@@ -29,6 +29,7 @@ class ReadOp(NamedTuple):
     Args:
         parsed: None where its headers can't be read.
         read_s: when it was read, by a clock that is never set.
+        content_bytes: about how large it is.
     """
 
     partition: int
@@ -36,6 +37,7 @@ class ReadOp(NamedTuple):
     record: SourceRecord
     parsed: ParsedOp | None
     read_s: float
+    content_bytes: int = 0
 
 
 class RelayedOp(NamedTuple):
@@ -57,7 +59,7 @@ class RelayedOp(NamedTuple):
     def bytes_written(self) -> int:
         """About how large its records are."""
         final = b"" if self.final is None else self.final.value or b""
-        return content_bytes(self.op.record) + len(final)
+        return self.op.content_bytes + len(final)
 
 
 class JobPosition(NamedTuple):
@@ -68,8 +70,8 @@ class JobPosition(NamedTuple):
 
 
 NOWHERE: Final = JobPosition(0, 0)
-MakeFinal = Callable[[HeldHalf, int, int], SinkRecord | None]
-"""Makes the final of a half, given its partition and offset; None where the job has to judge."""
+MakeFinal = Callable[[ReadOp, HeldHalf, int], SinkRecord | str]
+"""Makes the final of an op, its half and the half's offset; else says why the job has to judge."""
 
 
 @dataclass(slots=True)
@@ -186,9 +188,9 @@ class RelayPartition:
         half = self.memory.take(named)  # rule 4: whatever becomes of the op
         if half is None:
             return self._passed(op, named, None, "half not held")
-        final, why = self._final(parsed, half, named, make_final)
-        if final is None:
-            return self._passed(op, named, half, why)
+        final = self._final(op, parsed, half, make_final)
+        if isinstance(final, str):
+            return self._passed(op, named, half, final)
         return RelayedOp(op, OpKind.DELIVERED, final, key=half.record.key())
 
     def _of_unread_half(self, op: ReadOp, named: int, now_s: float) -> RelayedOp | None:
@@ -203,16 +205,16 @@ class RelayPartition:
         return self._passed(op, named, None, "half hidden")
 
     def _final(
-        self, parsed: ParsedOp, half: HeldHalf, named: int, make_final: MakeFinal
-    ) -> tuple[SinkRecord | None, str]:
+        self, op: ReadOp, parsed: ParsedOp, half: HeldHalf, make_final: MakeFinal
+    ) -> SinkRecord | str:
         """Return the final of a clean commit (rule 3); else why there is none."""
         if parsed.state != TRANSACTION_COMMIT_TYPE:
-            return None, "rollback"
-        if not parsed.is_accepted or parsed.identity != half.identity:
-            return None, "not accepted"
+            return "rollback"
+        if parsed.named is None or parsed.identity != half.identity:
+            return "not accepted"
         if self._is_blocked(half.record.key()):
-            return None, "order"
-        return make_final(half, self.number, named), "real topic"
+            return "order"
+        return make_final(op, half, parsed.named)
 
     def _passed(self, op: ReadOp, named: int, half: HeldHalf | None, why: str) -> RelayedOp:
         if op.parsed is not None and op.parsed.state == TRANSACTION_COMMIT_TYPE:

@@ -23,21 +23,19 @@ _ODD: Final = ("\0", "\ufffd")
 
 
 class ParsedOp(NamedTuple):
-    """An op, parsed.
+    """An op, parsed; most ops of a backlog are passed without a further look.
 
     Args:
         named: the offset of the half, None where it is not readable.
         state: 8, 12 or 0; None for anything else.
         identity: group and transaction id, as far as they are there.
         from_check: FROM_TRANSACTION_CHECK.
-        is_accepted: whether decoder and verification accept the op.
     """
 
     named: int | None
     state: int | None
     identity: Identity
     from_check: bytes
-    is_accepted: bool
 
 
 _STATES: Final = {
@@ -84,24 +82,29 @@ class RecordRules:
             return None
         return group, transaction_id
 
-    def op(self, record: SourceRecord, partition: int) -> ParsedOp:
-        """Parse an op."""
-        headers, value = record.headers() or [], record.value()
-        found, values = _protocol_values(headers, OP_PROTOCOL_ORDER)
-        tag, state, group, transaction_id, from_check = values
-        named, verdict = named_offset(value), _STATES.get(state or b"")
-        is_accepted = (
+    def accepts_op(self, record: SourceRecord, op: ParsedOp, partition: int) -> bool:
+        """Tell whether decoder and verification accept an op."""
+        headers = record.headers() or []
+        found, (tag, *_) = _protocol_values(headers, OP_PROTOCOL_ORDER)
+        is_op = (
             tag == b"d"
-            and named is not None
-            and verdict is not None
-            and bool(group)
-            and bool(transaction_id)
+            and op.named is not None
+            and op.state is not None
+            and all(op.identity)
             and not _has_odd_name(found)
         )
-        if is_accepted and self.verifier is not None:
-            is_accepted = self.verifier.accepts_op(record, headers, partition)
-        identity = group or b"", transaction_id or b""
-        return ParsedOp(named, verdict, identity, from_check or b"", is_accepted)
+        if not is_op or self.verifier is None:
+            return is_op
+        return self.verifier.accepts_op(record, headers, partition)
+
+
+def parsed_op(record: SourceRecord) -> ParsedOp:
+    """Parse an op, whether it is accepted or not."""
+    _, values = _protocol_values(record.headers() or [], OP_PROTOCOL_ORDER)
+    _, state, group, transaction_id, from_check = values
+    identity = group or b"", transaction_id or b""
+    verdict = _STATES.get(state or b"")
+    return ParsedOp(named_offset(record.value()), verdict, identity, from_check or b"")
 
 
 def _protocol_values(

@@ -30,7 +30,7 @@ from checkback.relay.finals import Finals
 from checkback.relay.inputs import AskedEnds, Inputs, Read, ends
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
 from checkback.relay.partition import NOT_YET, JobPosition, ReadOp, RelayedOp, RelayPartition
-from checkback.relay.reading import RecordRules
+from checkback.relay.reading import RecordRules, parsed_op
 from checkback.relay.turns import (
     PRODUCERS,
     GroupFailedError,
@@ -40,7 +40,7 @@ from checkback.relay.turns import (
 )
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.records.sink_record import NOW, SinkRecord
-from checkback.sinks.records.source_record import is_unreadable, readable_op
+from checkback.sinks.records.source_record import is_unreadable, readable, readable_op
 
 GROUP_OPS_MAX: Final = 1_000
 GROUP_BYTES_MAX: Final = 16_000_000
@@ -215,15 +215,15 @@ class Relay:
         if record is None:
             found.ops_read_to = max(found.ops_read_to, offset)
         elif offset >= found.next_op:
-            op = readable_op(record, self.settings.max_message_bytes)
-            parsed = None if is_unreadable(op) else self.rules.op(op, number)
-            found.ops.append(ReadOp(number, offset, op, parsed, now_s))
+            op, size = readable_op(record, self.settings.max_message_bytes)
+            parsed = None if is_unreadable(op) else parsed_op(op)
+            found.ops.append(ReadOp(number, offset, op, parsed, now_s, size))
 
     def _take_half(self, read: Read, found: RelayPartition, now_s: float) -> None:
-        record = read.record
-        if record is None:
+        if read.record is None:
             found.read_halves_to(read.offset)
         else:
+            record = readable(read.record)
             identity = None if self.settings.reject_transactions else self.rules.half(record)
             half = None if identity is None else HeldHalf(record, identity, now_s)
             found.read_half(read.offset, half)
@@ -355,7 +355,7 @@ class Relay:
             partition.memory.drop_older(now_s - HELD_S)
             size = 0
             for _ in range(ops_max):
-                verdict = partition.take_op(now_s, self._finals.make)
+                verdict = partition.take_op(now_s, self._final)
                 if verdict is None:
                     break
                 made.append(verdict)
@@ -363,6 +363,12 @@ class Relay:
                 if size >= bytes_max:
                     break
         return made
+
+    def _final(self, op: ReadOp, half: HeldHalf, half_offset: int) -> SinkRecord | str:
+        """Return the sink's final; else why the job has to judge (rule 3)."""
+        if op.parsed is None or not self.rules.accepts_op(op.record, op.parsed, op.partition):
+            return "not accepted"
+        return self._finals.make(half, op.partition, half_offset) or "real topic"
 
     # Writing
 

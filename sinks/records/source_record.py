@@ -114,8 +114,8 @@ def content_bytes(record: SourceRecord) -> int:
     return size + sum(len(name) + len(value or b"") for name, value in record.headers() or ())
 
 
-def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> PlacedRecord:
-    """Return the op as `readable` does, or a substitute without anything where it is too large.
+def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> tuple[PlacedRecord, int]:
+    """Return the op as `readable` does, and its bytes; one that is too large without anything.
 
     A batch unpacks to more than its topic takes where the topic keeps its producers' compression.
     So an op can be there that can be written to no other topic.
@@ -123,8 +123,8 @@ def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> PlacedR
     record = readable(message)
     size = content_bytes(record)
     if size <= min(bytes_max, OP_BYTES_MAX):
-        return record
-    return RecordCopy(_place_of(message), f"it has {size:,} bytes")
+        return record, size
+    return RecordCopy(_place_of(message), f"it has {size:,} bytes"), 0
 
 
 def readable_headers(message: PlacedRecord) -> Headers:

@@ -235,7 +235,7 @@ class DecidedTopic:
             consumer.poll(0)
 
     def _pass_one(self, at: int, message: Message, half_end: int) -> None:
-        op = readable_op(message, self.settings.max_message_bytes)
+        op, _ = readable_op(message, self.settings.max_message_bytes)
         kind = kind_of(op, half_end)
         headers = [] if kind is OpKind.UNREADABLE else [*(op.headers() or [])]
         self._send(at, op.key(), op.value(), passed_headers(headers, kind, op.offset() or 0))

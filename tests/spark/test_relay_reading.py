@@ -18,7 +18,7 @@ from tests.spark.test_verification_reference import random_rules
 
 from checkback.protocol.properties import Headers
 from checkback.protocol.topics import TopicNames
-from checkback.relay.reading import RecordRules
+from checkback.relay.reading import RecordRules, parsed_op
 from checkback.relay.record_verifier import RecordVerifier
 from checkback.security import AccessControl
 from checkback.state import EventKind
@@ -65,13 +65,13 @@ def differing(
                 found.append((row, wanted, words))
         elif row.topic == names.op:
             assert event is not None
-            said = relay.op(Record(row), row.partition)
+            said = parsed_op(Record(row))
             # Which halves an op may name is the job's to know: a relay has them in memory.
             first, end = OP_RANGES.get(row.partition, (0, 2**63))
             may_name = said.named is not None and first <= said.named < end
             is_op = event.kind == EventKind.OP
             accepted += is_op
-            if (said.is_accepted and may_name) != is_op:
+            if (relay.accepts_op(Record(row), said, row.partition) and may_name) != is_op:
                 found.append((row, event, said))
             elif is_op:
                 words = identity_words(*said.identity)

@@ -11,10 +11,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from tests.integration.bad_records import set_topic_config
 from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
-from tests.integration.running import wait_until
+from tests.integration.running import COMMIT, wait_until
 
 from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
 from checkback.protocol.errors import FencedError, PrerequisiteError
+from checkback.protocol.properties import TAGS
+from checkback.protocol.records import Op
 from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
@@ -41,17 +43,21 @@ def test_a_clean_commit_is_visible_and_the_rest_is_passed(stage: RelayStage) -> 
     stage.commit("two", partition=1)
     rolled_back = stage.half("three")
     stage.topics.send_op(rolled_back, "three", 12)
-    early = (0, rolled_back[1] + 1)
+    refused = stage.half("refused")
+    op = Op(*refused, "g", "refused", COMMIT)
+    headers = [(TAGS, b"not d"), *op.headers()[1:]]
+    stage.topics.send_raw(stage.names.op, op.value(), headers, 0)
+    early = (0, refused[1] + 1)
     stage.topics.send_op(early, "four", 8)
     stage.settle()
 
     assert stage.finals() == ["one", "two"]
-    assert (stage.kinds(0), stage.kinds(1)) == ([P, D, P, EARLY], [D])
+    assert (stage.kinds(0), stage.kinds(1)) == ([P, D, P, P, EARLY], [D])
     stage.step_until(lambda: stage.marks(0)[-1].read_until_ms > sent_ms)
     last = stage.marks(0)[-1]
     assert last.read_until_ms <= time.time() * 1_000
-    assert (last.position, last.ops_from, last.halves_from) == (4, 0, 0)
-    assert last.floor >= 3
+    assert (last.position, last.ops_from, last.halves_from) == (5, 0, 0)
+    assert last.floor >= 4
 
 
 def test_a_relay_waits_for_the_job_s_start_and_ends_where_the_job_took_the_ops_back(

@@ -20,7 +20,7 @@ from checkback.relay.partition import (
     RelayedOp,
     RelayPartition,
 )
-from checkback.relay.reading import RecordRules
+from checkback.relay.reading import RecordRules, parsed_op
 from checkback.sinks.records.sink_record import SinkRecord
 
 RULES = RecordRules(TopicNames(), 1_000)
@@ -78,7 +78,7 @@ class Stage:
     def read_op(self, half: int, state: int = COMMIT, group: str = "g") -> ReadOp:
         op = Op(0, half, group, f"u{half}", state)
         record = Record(op.headers(), op.value(), op.key())
-        read = ReadOp(0, self.ops, record, RULES.op(record, 0), self.now_s)
+        read = ReadOp(0, self.ops, record, parsed_op(record), self.now_s)
         self.ops += 1
         self.partition.ops.append(read)
         return read
@@ -95,8 +95,12 @@ class Stage:
         return None if verdict is None else verdict.kind
 
 
-def final(half: HeldHalf, partition: int, offset: int) -> SinkRecord | None:
-    return SinkRecord("paid", partition, None, b"%d" % offset, [], 0)
+def final(op: ReadOp, _half: HeldHalf, offset: int) -> SinkRecord | str:
+    return SinkRecord("paid", op.partition, None, b"%d" % offset, [], 0)
+
+
+def no_final(*_: object) -> str:
+    return "real topic"
 
 
 def test_a_clean_commit_is_delivered_once() -> None:
@@ -124,7 +128,7 @@ def test_rule_3_without_a_final_the_job_has_to_judge() -> None:
     stage = Stage()
     stage.half(E)
     stage.read_op(E)
-    verdict = stage.partition.take_op(stage.now_s, lambda *_: None)
+    verdict = stage.partition.take_op(stage.now_s, no_final)
 
     assert verdict is not None
     assert (verdict.kind, verdict.why) == (P, "real topic")
@@ -260,7 +264,7 @@ def test_rule_10_behind_a_passed_commit_its_key_is_passed_until_the_job_has_writ
     for at, key in enumerate(keys):
         stage.half(E + at, key)
     stage.read_op(E)
-    stage.partition.take_op(stage.now_s, lambda *_: None)
+    stage.partition.take_op(stage.now_s, no_final)
     assert [stage.kind(E + at) for at in (1, 2, 3)] == [P, D, D]
     stage.partition.committed(700)
     stage.partition.job_has_written(JobPosition(699, E + 2))
