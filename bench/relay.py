@@ -47,6 +47,7 @@ OPTIONS: Final = (
     Option("body_bytes", 1_024, None, "Message size."),
     Option("seconds", 30.0, 3.0, "Duration of a repetition at one rate."),
     Option("warm_up_seconds", 60.0, 3.0, "Warm-up of a relay or a job before it is measured."),
+    Option("low_rate_warm_up_seconds", 600.0, 3.0, "Warm-up of both at the low rate."),
     Option("transactions", 300_000, 2_000, "Transactions of the backlog."),
     Option("runs", 3, 1, "Repetitions."),
 )
@@ -157,7 +158,10 @@ class RelayBench(Bench):
                 first_s = self._first_final_s(job, relay, has_keys=False)
                 self._note("relay_first_final", first_s)
                 try:
-                    visibility(job, MIXED_RATE, self.options.warm_up_seconds)
+                    if number == 0:
+                        # A batch a second: until the JVM's compiler has done with what they take,
+                        # it needs as much processor time as they do.
+                        visibility(job, MIXED_RATE, self.options.low_rate_warm_up_seconds)
                     relay.run_for(SETTLE_S)
                     idle = cores_while(job, lambda: job.run_for(seconds), relay)
                     mixed = cores_while(job, lambda: visibility(job, MIXED_RATE, seconds), relay)
