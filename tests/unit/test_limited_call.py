@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event, current_thread
 from threading import enumerate as living
 
@@ -58,6 +60,19 @@ def test_a_call_that_never_comes_back_is_given_up_and_the_next_has_another_threa
     assert ran == [1]
     assert hanging
     assert all(one.daemon for one in hanging), "they would keep the process from its end"
+
+
+def test_threads_may_make_calls_at_once() -> None:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            made = [pool.submit(call_within, lambda: None, 60) for _ in range(4_000)]
+            assert [one.exception() for one in made] == [None] * len(made)
+    finally:
+        sys.setswitchinterval(before_s)
+
+    assert len(IDLE_CALLERS) <= 8
 
 
 def test_nothing_of_a_call_stays_behind() -> None:

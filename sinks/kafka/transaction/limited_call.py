@@ -28,7 +28,10 @@ def call_within(call: Callable[[], object], timeout_s: float) -> None:
     Raises:
         HangingCallError: it did not come back.
     """
-    calls = IDLE_CALLERS.pop() if IDLE_CALLERS else _new_caller()
+    try:
+        calls = IDLE_CALLERS.pop()
+    except IndexError:  # looked at first, it could be empty a moment later
+        calls = _new_caller()
     answers: SimpleQueue[BaseException | None] = SimpleQueue()
     calls.put((call, answers))
     try:
