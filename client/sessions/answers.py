@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
 from checkback.client.sessions.log_table import TransactionLog
+from checkback.protocol.errors import ConfigurationError
 
 Check = Callable[[MessageExt], "LocalTransactionState | bool | None"]
 """Says how a message's transaction ended: True committed, False rolled back, None unknown."""
@@ -39,9 +41,20 @@ class LogListener(_CheckOnly):
 
 
 class CheckListener(_CheckOnly):
-    """Answers checks by an application's function."""
+    """Answers checks by an application's function.
+
+    Raises:
+        ConfigurationError: it is no function, or one that has to be awaited.
+    """
 
     def __init__(self, check: Check) -> None:
+        given: object = check
+        if not callable(given) or iscoroutinefunction(given):
+            raise ConfigurationError(
+                f"check is a {'coroutine' if callable(given) else type(given).__name__}.",
+                remedy="Give a function that returns True, False or None; a thread calls it.",
+                key="check",
+            )
         self._check = check
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from inspect import iscoroutinefunction
 from typing import Any, NoReturn
 
 from checkback.client.listener import one_line
@@ -75,8 +76,14 @@ def committing(connection: Any) -> Iterator[Joined]:
     """Commit at the end of a block, or roll back what raises.
 
     Raises:
-        ConfigurationError: the connection commits each statement by itself.
+        ConfigurationError: the connection commits each statement by itself, or is awaited.
     """
+    if iscoroutinefunction(getattr(connection, "commit", None)):
+        raise ConfigurationError(
+            "The connection belongs to an event loop.",
+            remedy="Give a connection whose calls are not awaited, or use an AsyncSession of"
+            " SQLAlchemy.",
+        )
     if _commits_alone(connection):
         raise ConfigurationError(
             "The connection commits each statement by itself (autocommit).",
@@ -106,6 +113,7 @@ def committing(connection: Any) -> Iterator[Joined]:
 
 def paramstyle_of(connection: object) -> str:
     """Return the placeholder style of a driver, from the driver's module."""
+    connection = getattr(connection, "driver_connection", connection)  # of SQLAlchemy's pool
     for kind in type(connection).__mro__:  # an application may derive from the driver's class
         driver: Any = sys.modules.get(kind.__module__.partition(".")[0])
         if hasattr(driver, "paramstyle"):
@@ -115,8 +123,10 @@ def paramstyle_of(connection: object) -> str:
 
 def _commits_alone(connection: Any) -> bool:
     """Tell whether the connection commits each statement; drivers have three ways to say so."""
+    connection = getattr(connection, "driver_connection", connection)
     if hasattr(connection, "get_autocommit"):
         return bool(connection.get_autocommit())
-    if hasattr(connection, "in_transaction"):
-        return connection.isolation_level is None and not connection.in_transaction
+    level = getattr(connection, "isolation_level", "")  # None: sqlite3 begins no transaction itself
+    if level is None and not getattr(connection, "in_transaction", True):
+        return True
     return getattr(connection, "autocommit", False) is True

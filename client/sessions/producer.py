@@ -38,8 +38,9 @@ LOG_RETENTION_MS: Final = 7 * 86_400_000
 class Transaction:
     """The transaction of a `Producer.transaction` block: the ``session`` of its sends."""
 
-    def __init__(self, joined: Joined) -> None:
+    def __init__(self, joined: Joined, producer: Producer) -> None:
         self.joined = joined
+        self.producer = producer
 
 
 class Producer:
@@ -51,7 +52,7 @@ class Producer:
 
         with Session(engine) as session, session.begin():
             session.add(order)
-            producer.send("paid", {"order": order.id}, key=order.id, session=session)
+            producer.send("paid", {"order": order.id}, key=f"order-{order.id}", session=session)
 
     Once the transaction has committed, the message is delivered, once; if it rolled back, or the
     process died before the commit, never. The transaction log (docs/protocol.md), a table beside
@@ -95,6 +96,12 @@ class Producer:
                 remedy="Give the database of the business rows; where there is none, a function"
                 " that says how a transaction ended.",
                 key="database",
+            )
+        if log_retention_ms < 1:
+            raise ConfigurationError(
+                f"log_retention_ms is {log_retention_ms}.",
+                remedy="Give at least the pipeline's half_retention_ms.",
+                key="log_retention_ms",
             )
         self._database: SessionDatabase | None = None
         self.log: TransactionLog | None = None
@@ -265,7 +272,7 @@ class Producer:
         """
         if isinstance(self._database, DbApiDatabase) and connection is not None:
             with committing(connection) as joined:
-                yield Transaction(joined)
+                yield Transaction(joined, self)
             return
         if self._database is not None or connection is not None:
             raise ConfigurationError(
@@ -274,7 +281,7 @@ class Producer:
             )
         joined = Joined(stores_at_once=True)
         try:
-            yield Transaction(joined)
+            yield Transaction(joined, self)
         except BaseException as error:
             joined.end(UNKNOWN, one_line(error))
             raise
@@ -299,6 +306,11 @@ class Producer:
 
     def _join(self, session: InTransaction | Transaction | None) -> Joined:
         if isinstance(session, Transaction):
+            if session.producer is not self:
+                raise ConfigurationError(
+                    "The transaction is of another producer, whose checks would not know of it.",
+                    remedy="Send by the producer whose transaction() encloses the block.",
+                )
             return session.joined
         return self._require_log()[1].join(session)
 

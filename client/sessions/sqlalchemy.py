@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL, TwoPhaseTransaction
-from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.exc import DBAPIError, MissingGreenlet, StatementError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.util import await_only
@@ -43,7 +43,9 @@ from checkback.protocol.errors import ConfigurationError
 
 T = TypeVar("T")
 INFO_KEY: Final = "checkback"
+AUTOCOMMIT: Final = "AUTOCOMMIT"
 MYSQL: Final = ("mysql", "mariadb")
+CREATING_TRIES: Final = 3
 CASE_KEPT: Final = mysql.VARCHAR(64, charset="ascii", collation="ascii_bin")
 """Otherwise ids that differ in upper and lower case alone are the same to MySQL and MariaDB."""
 
@@ -105,7 +107,15 @@ class EngineDatabase:
 
     def create_table(self, name: str) -> None:
         """Create the log's table and its index unless they exist; an older table has no index."""
-        self._run(lambda connection: create_log_table(log_table(name), connection))
+        table = log_table(name)
+        for left in range(CREATING_TRIES - 1, -1, -1):
+            try:
+                self._run(lambda connection: create_log_table(table, connection))
+            except DBAPIError:  # another process may just have created it
+                if not left:
+                    raise
+            else:
+                return
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         with self.engine.begin() as connection:
@@ -215,26 +225,64 @@ def _join_session(session: Session, database: Engine) -> Joined:
         raise _no_two_phases()
     waiting = session.info.get(INFO_KEY)
     if waiting is None:
-        try:
-            bind = session.get_bind()
-        except UnboundExecutionError:  # it has engines for some tables only
-            bind = database
+        bind = _bind_of(session, database)
         if isinstance(bind, Connection):
-            return _join_connection(bind, database)
+            return _join_connection(_connected(session, bind), database)
         if not bind.dialect.is_async or in_greenlet():
             return _join_connection(session.connection(bind_arguments={"bind": bind}), database)
-        _require_same(bind.url, database.url)
+        _require_same(bind, database)
+        if AUTOCOMMIT in (
+            bind.get_execution_options().get("isolation_level"),
+            getattr(bind.dialect, "_on_connect_isolation_level", None),
+        ):
+            raise _no_transactions()
         if not session.in_transaction():
             session.begin()
         waiting = session.info[INFO_KEY] = UnconnectedSession(Joined(), bind)
+    _require_same(waiting.bind, database)
     joined: Joined = waiting.joined
     return joined
 
 
+def _bind_of(session: Session, database: Engine) -> Engine | Connection:
+    """Return what the session's transaction is on.
+
+    Raises:
+        ConfigurationError: it has engines for some tables only, and not the producer's.
+    """
+    try:
+        return session.get_bind()
+    except UnboundExecutionError:
+        binds = getattr(session, "_Session__binds", {}).values()
+        for bind in binds:
+            if _address(bind.engine.url) == _address(database.url):
+                return bind  # type: ignore[no-any-return]
+        raise _other_database("other databases", database) from None
+
+
+def _connected(session: Session, bind: Connection) -> Connection:
+    """Return the connection that a session is bound to, once the session has begun there.
+
+    Else a rollback of the session would not reach what was sent before its first statement.
+
+    Raises:
+        ConfigurationError: an event loop has to begin it.
+    """
+    try:
+        return session.connection(bind_arguments={"bind": bind})
+    except (MissingGreenlet, StatementError) as error:
+        if not isinstance(getattr(error, "orig", error), MissingGreenlet):
+            raise
+        raise ConfigurationError(
+            "The session is bound to a connection, and has not begun its savepoint there.",
+            remedy="Call `await session.connection()` before the first send.",
+        ) from error
+
+
 def _join_connection(connection: Connection, database: Engine) -> Joined:
+    _require_same(connection.engine, database)
     followed = _followed.get(connection)
     if followed is None:
-        _require_same(connection.engine.url, database.url)
         if not connection.in_transaction():
             connection.begin()
         followed = _follow(connection)
@@ -246,6 +294,8 @@ def _follow(connection: Connection) -> Followed:
     if isinstance(connection.get_transaction(), TwoPhaseTransaction):
         raise _no_two_phases()
     engine = connection.engine
+    while (parent := getattr(engine, "_proxied", None)) is not None:
+        engine = parent  # of execution_options(): it has its parent's listeners, too
     if engine not in _heard:
         event.listen(engine, "commit", _commit)
         event.listen(engine, "rollback", _rollback)
@@ -277,10 +327,11 @@ def _commit(connection: Connection) -> None:
         followed.end(ROLLBACK)
         raise
     try:
-        connection._commit_impl()  # noqa: SLF001 - a public commit would end the transaction twice
+        # A public commit would end the transaction twice, and call every listener again.
+        dialect.do_commit(connection.connection)
     except BaseException as error:
         followed.end(UNKNOWN, one_line(error))
-        raise
+        connection._handle_dbapi_exception(error, None, None, None, None)  # noqa: SLF001 - raises
     followed.end(COMMIT)
 
 
@@ -362,7 +413,7 @@ def require_transactions(connection: Connection) -> None:
     """
     dialect = connection.dialect
     detect = getattr(dialect, "detect_autocommit_setting", None)  # an older SQLAlchemy has none
-    is_asked_for = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    is_asked_for = connection.get_execution_options().get("isolation_level") == AUTOCOMMIT
     pooled = connection.connection
     try:
         commits = detect is not None and detect(pooled.dbapi_connection)
@@ -371,25 +422,33 @@ def require_transactions(connection: Connection) -> None:
     # SQLite's transactions are begun by hand where savepoints have to work.
     commits = commits and not getattr(pooled.driver_connection, "in_transaction", False)
     if is_asked_for or commits:
-        raise ConfigurationError(
-            "The engine commits each statement by itself (AUTOCOMMIT).",
-            remedy="Give one with transactions: the log's rows and the business rows need one"
-            " transaction.",
-        )
+        raise _no_transactions()
 
 
-def _require_same(bound: URL, database: URL) -> None:
+def _no_transactions() -> ConfigurationError:
+    return ConfigurationError(
+        "The engine commits each statement by itself (AUTOCOMMIT).",
+        remedy="Give one with transactions: the log's rows and the business rows need one"
+        " transaction.",
+    )
+
+
+def _require_same(bound: Engine, database: Engine) -> None:
     """Refuse a transaction in a database where no check would look.
 
     Raises:
         ConfigurationError: the addresses differ.
     """
-    if _address(bound) != _address(database):
-        raise ConfigurationError(
-            f"The session writes to {bound.render_as_string()}, and the producer's database is"
-            f" {database.render_as_string()}.",
-            remedy="Give the producer the database of its sessions.",
-        )
+    if bound is not database and _address(bound.url) != _address(database.url):
+        raise _other_database(bound.url.render_as_string(), database)
+
+
+def _other_database(written_to: str, database: Engine) -> ConfigurationError:
+    return ConfigurationError(
+        f"The session writes to {written_to}, and the producer's database is"
+        f" {database.url.render_as_string()}.",
+        remedy="Give the producer the database of its sessions.",
+    )
 
 
 def _address(url: URL) -> tuple[str, str | None, int | None, str | None]:

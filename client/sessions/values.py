@@ -25,8 +25,9 @@ def message_of(
         InvalidMessageError: a value has a type that can't be sent.
     """
     if isinstance(key, str):
-        key = key.encode()
-    return Message(topic, _body(body, serializer), key=key, properties=headers or {})
+        key = _utf8(key, "key")
+    # A copy: in an event loop the half is made at the commit.
+    return Message(topic, _body(body, serializer), key=key, properties=dict(headers or {}))
 
 
 def _body(body: Any, serializer: Serializer | None) -> bytes | None:
@@ -35,7 +36,7 @@ def _body(body: Any, serializer: Serializer | None) -> bytes | None:
     if serializer is not None:
         return serializer(body)
     if isinstance(body, str):
-        return body.encode()
+        return _utf8(body, "body")
     if isinstance(body, dict):
         return _json(body)
     raise InvalidMessageError(
@@ -46,9 +47,20 @@ def _body(body: Any, serializer: Serializer | None) -> bytes | None:
 
 def _json(body: dict[Any, Any]) -> bytes:
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode()
     except (TypeError, ValueError) as error:
         raise InvalidMessageError(
             f"The body can't be sent as JSON: {error}.",
             remedy="Give the producer a serializer, or values that JSON has.",
+        ) from error
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessageError(
+            f"The {what} is no text that UTF-8 has: {error.reason}.",
+            remedy="Give bytes, or a text without halves of surrogate pairs.",
         ) from error

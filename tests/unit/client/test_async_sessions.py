@@ -18,7 +18,7 @@ from tests.unit.client.producer_playing import Clients, in_a_loop, kafka
 from tests.unit.client.test_sessions import COMMIT, HASTY, ROLLBACK, ops
 
 from checkback.client import Producer
-from checkback.protocol.errors import NotFoundError, SendError
+from checkback.protocol.errors import ConfigurationError, NotFoundError, SendError
 
 __all__ = ["kafka"]
 pytest.importorskip("aiosqlite")
@@ -74,6 +74,30 @@ async def test_a_session_without_a_connection_takes_messages(
         assert producer.log is not None
         answers = [producer.log.outcome(one.transaction_id) for one in sent]
         assert answers == [COMMIT] * 3
+
+
+@in_a_loop
+async def test_sessions_that_a_send_can_not_follow_are_refused(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as (engine, producer):
+        alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        async with AsyncSession(alone) as session:
+            with pytest.raises(ConfigurationError, match="by itself"):
+                producer.send("t", b"x", session=session)
+        async with engine.connect() as connection:
+            await connection.begin()
+            session = AsyncSession(connection, join_transaction_mode="create_savepoint")
+            with pytest.raises(ConfigurationError, match="Call `await session"):
+                producer.send("t", b"x", session=session)
+            await session.rollback()
+            await session.connection()
+            sent = producer.send("t", b"x", session=session)
+            await session.rollback()
+            await connection.commit()
+        assert "commit" not in ops(kafka).values()
+        assert producer.log is not None
+        assert await asyncio.to_thread(producer.log.outcome, sent.transaction_id) is ROLLBACK
 
 
 @in_a_loop

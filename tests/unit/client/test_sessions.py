@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,16 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy.exc import IntegrityError, InvalidRequestError, OperationalError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.unit.client.producer_playing import Clients, kafka
 
 from checkback.client import LocalTransactionState, MessageExt, Producer
+from checkback.client.sessions import sqlalchemy as sessions
 from checkback.client.sessions.answers import CheckListener
 from checkback.client.sessions.core import SessionCore
 from checkback.client.sessions.databases import database_of
-from checkback.client.sessions.dbapi import paramstyle_of
 from checkback.client.sessions.joined import Joined
 from checkback.client.sessions.log_table import LogCleaner, TransactionLog
 from checkback.client.sessions.sqlalchemy import EngineDatabase
@@ -225,6 +232,46 @@ def test_a_savepoint_takes_back_what_was_sent_inside_it(
     target.close()
 
 
+@pytest.mark.parametrize("mode", ["create_savepoint", "rollback_only"])
+def test_a_session_on_a_connection_takes_back_what_was_sent_before_its_first_statement(
+    mode: Any, engine: Engine, producer: Producer, kafka: list[Clients]
+) -> None:
+    with engine.connect() as connection, suppress(InvalidRequestError):
+        transaction = connection.begin()
+        session = Session(connection, join_transaction_mode=mode)
+        sent = producer.send("t", b"x", session=session)
+        session.rollback()
+        transaction.commit()  # refused where the session has rolled it back
+    wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"})
+    assert logged(engine) == set()
+
+
+def test_a_savepoint_counts_once_whatever_options_an_engine_has(
+    engine: Engine, producer: Producer, kafka: list[Clients]
+) -> None:
+    with engine.execution_options(own=1).connect() as connection:
+        kept = producer.send("t", b"kept", session=connection)
+        savepoint = connection.begin_nested()
+        producer.send("t", b"taken back", session=connection)
+        with engine.connect() as other:  # its first message
+            producer.send("t", b"of another", session=other)
+        savepoint.rollback()
+        connection.commit()
+    assert ops(kafka)[kept.transaction_id] == "commit"
+    assert logged(engine) == {kept.transaction_id}
+
+
+def test_listeners_of_the_application_hear_a_commit_once(
+    engine: Engine, producer: Producer
+) -> None:
+    heard: list[Connection] = []
+    event.listen(engine, "commit", heard.append)
+    with Session(engine) as session, session.begin():
+        order(session, 1)
+        producer.send("t", b"x", session=session)
+    assert len(heard) == 1
+
+
 def test_savepoints_that_end_out_of_order_keep_the_transaction_from_its_commit(
     engine: Engine, producer: Producer, kafka: list[Clients]
 ) -> None:
@@ -354,6 +401,7 @@ def test_transactions_that_can_have_no_messages_are_refused(
     engine: Engine, producer: Producer, kafka: list[Clients], tmp_path: Path
 ) -> None:
     other = create_engine(f"sqlite:///{tmp_path / 'other.db'}")
+    of_one_table = Session(binds={Table("things", MetaData()): other})
     alone = other.execution_options(isolation_level="AUTOCOMMIT")
     by_itself = engine.execution_options(isolation_level="AUTOCOMMIT")
     refused: dict[str, Any] = {
@@ -361,6 +409,7 @@ def test_transactions_that_can_have_no_messages_are_refused(
         "AUTOCOMMIT": Session(by_itself),
         "producer's database is": Session(other),
         "producer's database": alone.connect(),
+        "other databases": of_one_table,
         "session is a dict": {},
         "session is a NoneType": None,
     }
@@ -370,6 +419,12 @@ def test_transactions_that_can_have_no_messages_are_refused(
         if hasattr(target, "close"):
             target.close()
     assert [half for one in kafka for made in one.halves for half in made.sent] == []
+    second = Producer("h", bootstrap_servers="fake", database=other)
+    with Session(engine) as session:
+        producer.send("t", b"x", session=session)
+        with pytest.raises(ConfigurationError, match="producer's database is"):
+            second.send("t", b"x", session=session)
+    second.close()
     other.dispose()
 
 
@@ -413,6 +468,21 @@ def test_values(body: Any, serializer: Any, sent: bytes | None) -> None:
     message = message_of("t", body, "ä", headers, serializer)
     assert (message.body, message.record_key()) == (sent, "ä".encode())
     assert message.properties == headers
+
+
+def test_headers_are_those_of_the_send() -> None:
+    headers: dict[str, str | bytes] = {"turn": "1"}
+    message = message_of("t", b"x", None, headers, None)
+    headers["turn"] = "2"
+    assert message.properties == {"turn": "1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "key"), [({"a": float("nan")}, None), ("\ud800", None), (b"x", "\ud800")]
+)
+def test_what_is_no_json_and_no_text_is_refused(body: Any, key: Any) -> None:
+    with pytest.raises(InvalidMessageError):
+        message_of("t", body, key, None, None)
 
 
 def test_without_a_database_a_function_is_asked(kafka: list[Clients]) -> None:
@@ -462,6 +532,28 @@ def test_a_producer_needs_what_answers_checks(given: dict[str, Any]) -> None:
         Producer("g", bootstrap_servers="fake", **given)
 
 
+async def awaited_check(_: MessageExt) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("check", [awaited_check, 1])
+def test_a_check_that_no_thread_can_call_is_refused(check: Any) -> None:
+    with pytest.raises(ConfigurationError, match="check is a"):
+        Producer("g", bootstrap_servers="fake", check=check)
+
+
+def test_a_log_that_would_keep_nothing_is_refused(engine: Engine) -> None:
+    with pytest.raises(ConfigurationError, match="log_retention_ms"):
+        Producer("g", bootstrap_servers="fake", database=engine, log_retention_ms=0)
+
+
+def test_a_transaction_of_another_producer_is_refused(kafka: list[Clients]) -> None:
+    one, other = (Producer(name, bootstrap_servers="fake", check=print) for name in "gh")
+    refused = pytest.raises(ConfigurationError, match="another producer")
+    with one, other, one.transaction() as transaction, refused:
+        other.send("t", b"x", session=transaction)
+
+
 @pytest.mark.parametrize("given", [object(), 1, text("SELECT 1")])
 def test_what_is_no_database_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match="database is a"):
@@ -508,6 +600,27 @@ def test_an_older_table_gets_its_index(engine: Engine, kafka: list[Clients]) -> 
     assert "checkback_transaction_written_at" in indexes
 
 
+def test_a_table_that_another_process_creates_meanwhile_is_no_failure(
+    engine: Engine, kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, calls = sessions.create_log_table, list[str]()
+
+    def create_after_another(table: Table, bind: Connection) -> None:
+        calls.append(table.name)
+        if len(calls) == 1:
+            raise OperationalError("CREATE TABLE", None, Exception("it exists"))
+        create(table, bind)
+
+    monkeypatch.setattr(sessions, "create_log_table", create_after_another)
+    producer = Producer("g", bootstrap_servers="fake", database=engine)
+    producer.create_table()
+    assert logged(engine) == set()
+    calls[:] = []
+    monkeypatch.setattr(sessions, "CREATING_TRIES", 1)
+    with pytest.raises(OperationalError):
+        producer.create_table()
+
+
 def test_old_rows_are_deleted(
     engine: Engine, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,74 +642,6 @@ def test_old_rows_are_deleted(
 def test_names_of_tables_are_plain(name: str, engine: Engine) -> None:
     with pytest.raises(ConfigurationError, match="table_name"):
         TransactionLog(EngineDatabase(engine), name)
-
-
-@pytest.fixture
-def connect(engine: Engine) -> Callable[[], sqlite3.Connection]:
-    return lambda: sqlite3.connect(str(engine.url.database), timeout=0.2)
-
-
-@pytest.mark.parametrize("end", ["commit", "raise", "half lost", "commit lost"])
-def test_a_block_encloses_the_transaction_of_a_plain_connection(
-    end: str, connect: Any, engine: Engine, producer: Producer, kafka: list[Clients]
-) -> None:
-    plain = Producer("h", bootstrap_servers="fake", database=connect, **HASTY)
-
-    class Losing(sqlite3.Connection):
-        def commit(self) -> None:
-            super().commit()
-            raise sqlite3.OperationalError("server closed the connection")
-
-    connection = connect()
-    if end == "commit lost":
-        connection = sqlite3.connect(str(engine.url.database), factory=Losing)
-    plain.open()
-    sent: list[Any] = []
-    errors = (RuntimeError, SendError, sqlite3.OperationalError)
-    with suppress(*errors), plain.transaction(connection) as transaction:
-        connection.execute("INSERT INTO orders VALUES (1)")
-        sent.append(plain.send("t", b"x", session=transaction))
-        sent[0].store(plain._core.answer)
-        kafka[-1].halves[0].is_silent = end == "half lost"
-        sent.append(plain.send("t", b"x", session=transaction))
-        if end == "raise":
-            raise RuntimeError
-    kafka[-1].halves[0].is_silent = False
-    state = {"commit": "commit", "commit lost": "unknown"}.get(end, "rollback")
-    wait_until(lambda: ops(kafka)[sent[0].transaction_id] == state)
-    assert numbers(engine) == ([1] if "commit" in end else [])
-    assert plain.log is not None
-    outcome = plain.log.outcome(sent[0].transaction_id)
-    assert outcome is (COMMIT if "commit" in end else ROLLBACK)
-    plain.close()
-    connection.close()
-
-
-def test_a_class_of_the_application_has_its_drivers_marks(connect: Any) -> None:
-    class Own(sqlite3.Connection):
-        pass
-
-    assert paramstyle_of(sqlite3.connect(":memory:", factory=Own)) == "qmark"
-    assert paramstyle_of(object()) == "format"
-
-
-def test_plain_connections_that_can_have_no_messages_are_refused(
-    connect: Any, producer: Producer
-) -> None:
-    plain = Producer("h", bootstrap_servers="fake", database=connect)
-    alone = connect()
-    alone.isolation_level = None
-    refused: dict[str, Callable[[], object]] = {
-        "by itself": lambda: plain.transaction(alone).__enter__(),
-        "without a database": lambda: plain.transaction().__enter__(),
-        "producer.transaction": lambda: plain.send("t", b"x", session=alone),
-        "Create it by": plain.create_table,
-        "is for Django": plain.atomic,
-        "DB-API connections": lambda: producer.transaction(alone).__enter__(),
-    }
-    for said, given in refused.items():
-        with pytest.raises(ConfigurationError, match=said):
-            given()
 
 
 @pytest.mark.parametrize(
