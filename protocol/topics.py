@@ -217,6 +217,14 @@ def breaking_configs(names: TopicNames, topic: str) -> Mapping[str, str]:
     return {"cleanup.policy": "brokers would take no record without a key"}
 
 
+def decided_batch_bytes(max_message_bytes: int) -> int:
+    """Return how large batches for the decided topic may get, in a producer's ``batch.size``.
+
+    A larger one would be refused as a whole, at each try. What librdkafka adds has room.
+    """
+    return min(1_000_000, max_message_bytes + 2 * HEADER_ROOM_BYTES - 1_024)
+
+
 def _topic_configs(
     retention_ms: int, bytes_max: int, *, appended_at_broker: bool = False
 ) -> dict[str, str]:

@@ -39,7 +39,8 @@ class Finals:
     message_bytes_max: int
     clock_s: Callable[[], float] = time.monotonic
     now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
-    _targets: dict[str, KnownTopic] = field(default_factory=dict)
+    _targets: dict[str, KnownTopic | None] = field(default_factory=dict)
+    """None where a topic can't take finals, or brokers did not say: until the next listing."""
     _doubtful: dict[str, float] = field(default_factory=dict)
     _look_s: float = 0.0
     _router: Router = field(init=False)
@@ -74,14 +75,14 @@ class Finals:
     def _find(self, topic: str) -> KnownTopic | None:
         if topic in self._doubtful:
             return None
-        target = self._targets.get(topic)
-        if target is None:
+        if topic not in self._targets:
             found: KnownTopic | None = None
             with suppress(BrokerError):
                 found = self.directory.find(topic)
             # Smaller batches have to be split, which only the sink can.
-            if found is None or found.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
-                return None
-            target = as_target(topic, found, self.names, self.message_bytes_max)
-            self._targets[topic] = target
-        return target
+            if found is not None and found.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
+                found = None
+            self._targets[topic] = found and as_target(
+                topic, found, self.names, self.message_bytes_max
+            )
+        return self._targets[topic]

@@ -87,6 +87,7 @@ class Inputs:
     """The metadata of the group when the partitions were assigned."""
     rebalances: int = 0
     _consumer: Consumer = field(init=False)
+    _sought: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._consumer = Consumer({**MEMBER, **self.connection, "group.id": self.group})
@@ -123,6 +124,7 @@ class Inputs:
 
     def read(self, places: Sequence[TopicPartition]) -> None:
         """Read these partitions, each from its offset on, and no others."""
+        self._sought.clear()
         for topic in {place.topic for place in places}:
             # Else librdkafka looks for a topic that it does not know only after a second.
             with suppress(KafkaException):
@@ -157,9 +159,14 @@ class Inputs:
         self._consumer.close()
 
     def _skip(self, read: Read) -> None:
-        """Go on behind a record that can't be unpacked."""
+        """Go on behind a record that can't be unpacked.
+
+        librdkafka names the first offset of a batch, wherever in the batch one seeks.
+        """
+        at = read.topic, read.partition
+        self._sought[at] = offset = max(read.offset, self._sought.get(at, 0)) + 1
         with suppress(KafkaException):  # revoked meanwhile
-            self._consumer.seek(TopicPartition(read.topic, read.partition, read.offset + 1))
+            self._consumer.seek(TopicPartition(*at, offset))
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned = sorted(place.partition for place in partitions)
@@ -230,7 +237,7 @@ def read_of(message: Message) -> Read | None:
     record: PlacedRecord | None = None
     if error is None:
         record = message
-    elif error.code() in UNREADABLE_CODES and (message.offset() or -1) >= 0:
+    elif error.code() in UNREADABLE_CODES and message.offset() is not None:
         record = without_headers(message, error.str())
     elif error.code() != KafkaError._PARTITION_EOF:
         if error.code() != MAX_POLL_EXCEEDED:  # a rebalance follows

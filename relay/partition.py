@@ -19,6 +19,8 @@ from checkback.sinks.records.source_record import SourceRecord
 
 HIDDEN_S: Final = 1.0
 """How long an op waits for a stored half that an open transaction may hide."""
+BLOCKED_KEYS_MAX: Final = 10_000
+"""With more keys that wait for the job, the whole partition does."""
 NOT_YET: Final = 2**62
 """Stands for the offset of a record that is not committed yet."""
 
@@ -97,6 +99,8 @@ class RelayPartition:
     read_until_ms: int = 0
     ops: deque[ReadOp] = field(default_factory=deque)
     """Ops that were read and are not decided yet."""
+    op_bytes: int = 0
+    """About how large these ops are."""
     ops_read_to: int = 0
     """Every op below this offset of the op partition was read."""
     half_end: int = 0
@@ -129,6 +133,11 @@ class RelayPartition:
         return RelayMark(
             self.position, self.floor, self.read_until_ms, taken.ops_from, taken.halves_from
         )
+
+    def read_op(self, op: ReadOp) -> None:
+        """Add an op that was read."""
+        self.ops.append(op)
+        self.op_bytes += op.content_bytes
 
     def read_half(self, offset: int, half: HeldHalf | None) -> None:
         """Note a record that was read; hold it if it is a half that was not given up."""
@@ -167,7 +176,7 @@ class RelayPartition:
         """Take the next op; return what becomes of it, None if it has to wait or none is there."""
         verdict = self._decided(self.ops[0], now_s, make_final) if self.ops else None
         if verdict is not None:
-            self.ops.popleft()
+            self.op_bytes -= self.ops.popleft().content_bytes
             self.position = verdict.op.offset + 1
             stored_ms = verdict.op.record.timestamp()[1]
             # The next op may have been stored in the same millisecond.
@@ -226,9 +235,14 @@ class RelayPartition:
 
     def _block(self, key: bytes | None, named: int) -> None:
         """Pass further commits of a passed commit's key until the job has written it (rule 10)."""
-        if key is not None and self.is_ordered:
-            before = self._blocked.get(key, NOWHERE)
-            self._blocked[key] = JobPosition(NOT_YET, max(before.half, named + 1))
+        if key is None or not self.is_ordered:
+            return
+        before = self._blocked.get(key, NOWHERE)
+        self._blocked[key] = JobPosition(NOT_YET, max(before.half, named + 1))
+        if len(self._blocked) > BLOCKED_KEYS_MAX:  # the job stands: all keys wait for it
+            last = max(place.half for place in self._blocked.values())
+            self.behind = JobPosition(NOT_YET, max(self.behind.half, last))
+            self._blocked.clear()
 
     def _is_blocked(self, key: bytes | None) -> bool:
         if key is None or not self.is_ordered:

@@ -24,7 +24,12 @@ from checkback.protocol.decided import (
     passed_headers,
 )
 from checkback.protocol.errors import PrerequisiteError
-from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames, relay_group
+from checkback.protocol.topics import (
+    HEADER_ROOM_BYTES,
+    TopicNames,
+    decided_batch_bytes,
+    relay_group,
+)
 from checkback.relay.decided_log import DecidedPartition, before
 from checkback.relay.finals import Finals
 from checkback.relay.inputs import AskedEnds, Inputs, Read, ends
@@ -57,7 +62,9 @@ ASK_AFTER_S: Final = 0.005
 CLOCK_SAMPLES: Final = 16
 FAILED_PAUSE_S: Final = 0.2
 OPS_WAITING_MAX: Final = 10_000
-"""With more waiting ops in its share, a partition's reading pauses until only half of them wait."""
+OP_BYTES_WAITING_MAX: Final = 64_000_000
+"""With more waiting ops or bytes in its share, a partition's reading pauses until only half of them
+wait."""
 
 
 @dataclass(slots=True)
@@ -129,7 +136,8 @@ class Relay:
         self._admin = AdminClient(connection)
         self._op_ends = AskedEnds(self._admin, names.op)
         self._half_ends = AskedEnds(self._admin, names.half)
-        self._turns = Turns(connection, ids, names.decided, bytes_max)
+        batch_bytes_max = decided_batch_bytes(settings.max_message_bytes)
+        self._turns = Turns(connection, ids, names.decided, bytes_max, batch_bytes_max)
         directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
         self._finals = Finals(names, directory, bytes_max)
         self._inputs = Inputs(connection, relay_group(settings.application_id), names.op)
@@ -203,10 +211,12 @@ class Relay:
             elif found is not None:
                 take = self._take_half if read.topic == self._names.half else self._take_op
                 take(read, found, now_s)
-        share = OPS_WAITING_MAX // (len(self.partitions) or 1)
+        share = len(self.partitions) or 1
         for number, partition in self.partitions.items():
-            waiting = len(partition.ops)
-            if waiting > share if not partition.rests else waiting < share // 2:
+            full = share * max(
+                len(partition.ops) / OPS_WAITING_MAX, partition.op_bytes / OP_BYTES_WAITING_MAX
+            )
+            if full > 1 if not partition.rests else full < 1 / 2:
                 partition.rests = not partition.rests
                 self._inputs.rest(number, rests=partition.rests)
 
@@ -217,7 +227,7 @@ class Relay:
         elif offset >= found.next_op:
             op, size = readable_op(record, self.settings.max_message_bytes)
             parsed = None if is_unreadable(op) else parsed_op(op)
-            found.ops.append(ReadOp(number, offset, op, parsed, now_s, size))
+            found.read_op(ReadOp(number, offset, op, parsed, now_s, size))
 
     def _take_half(self, read: Read, found: RelayPartition, now_s: float) -> None:
         if read.record is None:
@@ -411,7 +421,7 @@ class Relay:
         self._failed = [
             self.partitions[verdict.op.partition].pass_again(verdict) for verdict in group
         ]
-        if not failure.topics:
+        if not failure.topics - {self._names.decided}:
             self._take(self._inputs.poll(FAILED_PAUSE_S))
 
     def _lose_all(self) -> None:

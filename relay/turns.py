@@ -35,8 +35,10 @@ CALL_S: Final = 5.0
 ABORT_S: Final = 1.0
 INIT_S: Final = 30.0
 TIMED_OUT_S: Final = TRANSACTION_TIMEOUT_MS / 1_000 - 1.0
-"""Brokers also fence a producer when its transaction has timed out. If it is fenced sooner, another
-relay has the same number."""
+"""Brokers also fence a producer when its transaction has timed out."""
+FENCED_AGAIN_S: Final = 60.0
+"""A relay that is fenced twice within this time has another beside it with the same number. Once it
+happens without: when a coordinator died amid a commit, its successor fenced the producer."""
 OLD_GENERATION: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -87,6 +89,7 @@ class Turns:
         transactional_ids: one for each producer.
         topic: any existing topic.
         message_bytes_max: the largest record that any of Checkback's topics takes.
+        batch_bytes_max: the largest batch that the topic takes.
 
     Raises:
         BrokerError: the brokers refuse, or do not answer.
@@ -96,8 +99,10 @@ class Turns:
     transactional_ids: Sequence[str]
     topic: str
     message_bytes_max: int
+    batch_bytes_max: int
     _producers: dict[str, _TurnProducer] = field(default_factory=dict)
     _turn: int = 0
+    _fenced_s: float = float("-inf")
 
     def __post_init__(self) -> None:
         for transactional_id in self.transactional_ids:
@@ -136,7 +141,7 @@ class Turns:
         except FAILURES as error:
             if not isinstance(error, HangingCallError):
                 producer.give_up()
-            raise _failure(error, producer, time.monotonic() - begun_s) from error
+            raise self._failure(error, producer, time.monotonic() - begun_s) from error
         if producer.is_spent:
             producer.give_up()
         else:
@@ -150,7 +155,8 @@ class Turns:
         self._producers.clear()
 
     def _initialised(self, transactional_id: str) -> _TurnProducer:
-        made = _TurnProducer(self.connection, transactional_id, self.message_bytes_max)
+        sizes = self.message_bytes_max, self.batch_bytes_max
+        made = _TurnProducer(self.connection, transactional_id, *sizes)
         try:
             initialise(made.producer, self.topic, INIT_S)
         except KafkaException as error:
@@ -161,6 +167,24 @@ class Turns:
                 code=cause.name(),
             ) from error
         return made
+
+    def _failure(self, error: BaseException, producer: _TurnProducer, open_s: float) -> Exception:
+        """Return what the failure of a transaction means for its group."""
+        rejected = frozenset(one.topic for one in producer.rejections)
+        if not isinstance(error, (KafkaException, SystemError)):
+            return GroupFailedError(str(error) or type(error).__name__, rejected)
+        cause = cause_of(error)
+        if cause.code() in OLD_GENERATION:
+            return PartitionsLostError(cause.str())
+        if cause.code() in FENCED_CODES and open_s < TIMED_OUT_S:
+            now_s = time.monotonic()
+            is_again, self._fenced_s = now_s - self._fenced_s < FENCED_AGAIN_S, now_s
+            if is_again:
+                return FencedError(
+                    "Another relay writes with the same number.",
+                    remedy="Give each relay of a deployment its own --instance.",
+                )
+        return GroupFailedError(cause.str(), rejected)
 
 
 class _TurnProducer:
@@ -173,7 +197,11 @@ class _TurnProducer:
     """
 
     def __init__(
-        self, connection: Mapping[str, Any], transactional_id: str, bytes_max: int
+        self,
+        connection: Mapping[str, Any],
+        transactional_id: str,
+        bytes_max: int,
+        batch_bytes_max: int,
     ) -> None:
         self.is_spent = False
         self.rejections: list[Rejection] = []
@@ -184,6 +212,7 @@ class _TurnProducer:
         own = {
             # Records leave while the position is sent; the first waits for its partition anyway.
             "linger.ms": 0,
+            "batch.size": batch_bytes_max,
             "error_cb": self._connection_errors.append,
         }
         self.producer = Producer({**settings, **own})
@@ -223,7 +252,7 @@ class _TurnProducer:
             if self.rejections:
                 raise GroupFailedError(self.rejections[0].text)
             if time.monotonic() > until_s:
-                raise HangingCallError("the brokers did not take the records in time")
+                raise GroupFailedError("the brokers did not take the records in time")
 
     def give_up(self) -> None:
         """Drop queued records, and abort an open transaction: readers of its topics wait for it.
@@ -250,22 +279,6 @@ class _TurnProducer:
                 self.producer.poll(0.1)
             else:
                 return
-
-
-def _failure(error: BaseException, producer: _TurnProducer, open_s: float) -> Exception:
-    """Return what the failure of a transaction means for its group."""
-    rejected = frozenset(one.topic for one in producer.rejections)
-    if not isinstance(error, (KafkaException, SystemError)):
-        return GroupFailedError(str(error) or type(error).__name__, rejected)
-    cause = cause_of(error)
-    if cause.code() in OLD_GENERATION:
-        return PartitionsLostError(cause.str())
-    if cause.code() in FENCED_CODES and open_s < TIMED_OUT_S:
-        return FencedError(
-            "Another relay writes with the same number.",
-            remedy="Give each relay of a deployment its own --instance.",
-        )
-    return GroupFailedError(cause.str(), rejected)
 
 
 def _stored(

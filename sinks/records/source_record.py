@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaError
 
 from checkback.protocol.properties import Headers
+from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin
 
 UNREADABLE_CODES: Final = frozenset(
@@ -108,12 +109,6 @@ def _place_of(message: PlacedRecord) -> RecordOrigin:
     return RecordOrigin(message.topic() or "", message.partition() or 0, message.offset() or 0)
 
 
-def content_bytes(record: SourceRecord) -> int:
-    """Return how large key, value and headers are."""
-    size = len(record.value() or b"") + len(record.key() or b"")
-    return size + sum(len(name) + len(value or b"") for name, value in record.headers() or ())
-
-
 def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> tuple[PlacedRecord, int]:
     """Return the op as `readable` does, and its bytes; one that is too large without anything.
 
@@ -121,7 +116,7 @@ def readable_op(message: PlacedRecord, bytes_max: int = OP_BYTES_MAX) -> tuple[P
     So an op can be there that can be written to no other topic.
     """
     record = readable(message)
-    size = content_bytes(record)
+    size = record_bytes_max(record.key(), record.value(), record.headers() or ())
     if size <= min(bytes_max, OP_BYTES_MAX):
         return record, size
     return RecordCopy(_place_of(message), f"it has {size:,} bytes"), 0

@@ -37,7 +37,7 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, named_offset
-from checkback.protocol.topics import relay_group
+from checkback.protocol.topics import decided_batch_bytes, relay_group
 from checkback.sinks.kafka.read.list_offsets import (
     EARLIEST,
     LATEST,
@@ -91,6 +91,7 @@ class DecidedTopic:
             # A rebuilt checkpoint has the same id; other topics have another one.
             "transactional.id": f"{self.settings.application_id}-{self.settings.topics.decided}",
             "transaction.timeout.ms": int(OPEN_TRANSACTION_S * 1_000),
+            "batch.size": decided_batch_bytes(self.settings.max_message_bytes),
         }
         self._producer = Producer({**self.connection, **own})
         with _refusals("fence earlier starts"):
@@ -244,10 +245,16 @@ class DecidedTopic:
         self._send(at, None, note_value(note), note_headers(note))
 
     def _send(self, at: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        topic = self.settings.topics.decided
-        self._producer.produce(
-            topic=topic, partition=at, key=key, value=value, headers=sent_headers(headers)
-        )
+        topic, sent = self.settings.topics.decided, sent_headers(headers)
+        while True:
+            try:
+                self._producer.produce(
+                    topic=topic, partition=at, key=key, value=value, headers=sent
+                )
+            except BufferError:  # the queue is full
+                self._producer.poll(0.1)
+            else:
+                return
 
     def _move(self, member: Any, positions: Mapping[int, int]) -> None:
         topic = self.settings.topics.op

@@ -40,7 +40,10 @@ def call_within(call: Callable[[], object], timeout_s: float) -> None:
         raise HangingCallError from None
     IDLE_CALLERS.append(calls)
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure, call  # else its traceback, which leads here, would lead to the call
 
 
 def _new_caller() -> Calls:

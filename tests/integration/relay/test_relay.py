@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -113,6 +114,24 @@ def test_rule_11_a_topic_that_rejects_costs_one_try_and_is_left_to_the_job(
     assert "healthy again" in stage.finals()
     assert stage.kinds(0)[-2:] == [P, D]
     assert relay.counts.failed == 1
+
+
+def test_a_backlog_fits_into_the_batches_of_topics_for_small_messages(topics: Topics) -> None:
+    """A batch that the decided topic refuses as too large would be written again for ever."""
+    with relay_stage(topics, max_message_bytes=1_024) as stage:
+        stage.take_all()
+        old = stage.half("old")
+        op = Op(*old, "g", "old", COMMIT, remark="r" * 300)
+        headers: Any = op.headers()
+        producer = Producer({**topics.connection, "batch.size": 16_000})
+        for _ in range(2_000):
+            producer.produce(stage.names.op, op.value(), op.key(), 0, headers=headers)
+        producer.flush(30)
+        relay = stage.ready_relay()
+        stage.settle()
+
+        assert stage.kinds(0) == [P] * 2_000
+        assert relay.counts.failed == 0
 
 
 def test_ops_that_unpack_to_more_than_a_topic_takes_hold_nobody_up(stage: RelayStage) -> None:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from checkback.protocol.errors import BrokerError
-from checkback.relay.inputs import AskedEnds, Read, read_of
+from checkback.relay.inputs import AskedEnds, Inputs, Read, read_of
 from checkback.sinks.records.source_record import is_unreadable
 
 
@@ -50,6 +50,7 @@ def test_messages_are_records_ends_or_what_can_t_be_unpacked() -> None:
     assert packed is not None
     assert packed.record is not None
     assert (packed.offset, is_unreadable(packed.record)) == (1, True)
+    assert read_of(Message(0, KafkaError._BAD_COMPRESSION)) is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED])
@@ -62,6 +63,24 @@ def test_an_error_that_does_not_pass_is_raised() -> None:
 
     with pytest.raises(BrokerError, match="t-3"):
         read_of(message)
+
+
+def test_in_a_batch_that_can_not_be_unpacked_each_look_goes_one_record_on() -> None:
+    """librdkafka names the first record of the batch, wherever in it one seeks."""
+    found, sought = [Message(5, KafkaError._BAD_COMPRESSION)], list[int]()
+    consumer = SimpleNamespace(
+        poll=lambda _: found[0],
+        consume=lambda *_: [],
+        seek=lambda place: sought.append(place.offset),
+    )
+    inputs: Any = object.__new__(Inputs)
+    inputs._consumer, inputs._sought = consumer, {}
+    for _ in range(3):
+        inputs.poll(0.0)
+    found[0] = Message(9, KafkaError._BAD_COMPRESSION)
+    inputs.poll(0.0)
+
+    assert sought == [6, 7, 8, 10]
 
 
 @dataclass

@@ -11,6 +11,7 @@ from checkback.protocol.decided import OpKind, RelayMark, Taken
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
+from checkback.relay import partition
 from checkback.relay.memory import OVERHEAD_BYTES, HalfMemory, HeldHalf
 from checkback.relay.partition import (
     HIDDEN_S,
@@ -276,6 +277,35 @@ def test_rule_10_behind_a_passed_commit_its_key_is_passed_until_the_job_has_writ
     stage.partition.job_has_written(JobPosition(900, E + 6))
 
     assert stage.kind(E + 6) is D
+
+
+def test_rule_10_with_very_many_keys_the_whole_partition_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else bounds what a relay remembers while the job is down."""
+    monkeypatch.setattr(partition, "BLOCKED_KEYS_MAX", 2)
+    stage = Stage()
+    for at, key in enumerate([b"a", b"b", b"c", b"d", b"d"]):
+        stage.half(E + at, key)
+    for at in range(3):
+        stage.read_op(E + at)
+        stage.partition.take_op(stage.now_s, no_final)
+    assert stage.kind(E + 3) is P  # no commit of its key was passed
+    assert len(stage.partition._blocked) <= 2
+    stage.partition.committed(700)
+    stage.partition.job_has_written(JobPosition(700, E + 4))
+
+    assert stage.kind(E + 4) is D
+
+
+def test_waiting_ops_are_counted_in_bytes() -> None:
+    stage = Stage()
+    op = ReadOp(0, 40, Record([]), None, stage.now_s, 900_000)
+    stage.partition.read_op(op)
+    assert stage.partition.op_bytes == 900_000
+    stage.take()
+
+    assert stage.partition.op_bytes == 0
 
 
 def test_rule_10_where_the_key_is_not_known_the_partition_is_passed() -> None:

@@ -1,0 +1,53 @@
+"""What the failure of a relay's transaction means."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.protocol.errors import FencedError
+from checkback.relay.turns import (
+    FENCED_AGAIN_S,
+    TIMED_OUT_S,
+    GroupFailedError,
+    PartitionsLostError,
+    Turns,
+)
+
+FENCED = KafkaException(KafkaError(KafkaError._FENCED))
+
+
+@pytest.fixture
+def failure(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what a failure means at a time, of a transaction that was open for a while."""
+    turns: Any = object.__new__(Turns)
+    turns._fenced_s = float("-inf")
+    producer = SimpleNamespace(rejections=[])
+
+    def at(now_s: float, error: Exception, open_s: float = 0.1) -> Exception:
+        monkeypatch.setattr("checkback.relay.turns.time.monotonic", lambda: now_s)
+        found: Exception = turns._failure(error, producer, open_s)
+        return found
+
+    return at
+
+
+def test_a_relay_that_is_fenced_again_has_another_beside_it(failure: Any) -> None:
+    """Once happens without: by a coordinator's successor, say."""
+    assert isinstance(failure(0.0, FENCED), GroupFailedError)
+    assert isinstance(failure(FENCED_AGAIN_S, FENCED), GroupFailedError)
+    assert isinstance(failure(FENCED_AGAIN_S + 1, FENCED), FencedError)
+
+
+def test_a_transaction_that_timed_out_is_no_sign_of_another_relay(failure: Any) -> None:
+    for _ in range(3):
+        assert isinstance(failure(0.0, FENCED, TIMED_OUT_S), GroupFailedError)
+
+
+def test_an_old_generation_has_lost_its_partitions(failure: Any) -> None:
+    old = KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION))
+    assert isinstance(failure(0.0, old), PartitionsLostError)
+    assert isinstance(failure(0.0, ValueError("no")), GroupFailedError)
