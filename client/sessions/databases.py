@@ -31,12 +31,13 @@ def database_of(given: object) -> SessionDatabase:
     Raises:
         ConfigurationError: it is none of the known kinds.
     """
-    library = type(given).__module__.partition(".")[0]
-    if library == "sqlalchemy":
+    # A backend of Django may be a class of another library that derives from Django's.
+    libraries = {kind.__module__.partition(".")[0] for kind in type(given).__mro__}
+    if "sqlalchemy" in libraries:
         from checkback.client.sessions.sqlalchemy import database_of_engine
 
         return database_of_engine(given)
-    if library == "django":
+    if "django" in libraries:
         from checkback.client.sessions.django import database_of_django
 
         return database_of_django(given)

@@ -13,6 +13,7 @@ from tests.unit.client.producer_playing import Clients, kafka
 from tests.unit.client.test_sessions import HASTY, ROLLBACK, ops
 
 from checkback.client import Producer
+from checkback.client.sessions.databases import database_of
 from checkback.client.sessions.django import DjangoDatabase
 from checkback.protocol.errors import ConfigurationError, SendError
 from checkback.testing import FakeCheckService, Verdict
@@ -150,6 +151,13 @@ def test_a_commit_whose_confirmation_was_lost_is_asked_back(
         sent.append(producer.send("t", b"x"))
     wait_until(lambda: ops(kafka) != {})
     assert ops(kafka) == {sent[0].transaction_id: "unknown"}
+
+
+def test_a_backend_of_another_library_is_djangos(db: Any) -> None:
+    own = db.connections["default"]
+    kind = type("Own", (type(own),), {"__module__": "another.backend"})
+
+    assert isinstance(database_of(kind(own.settings_dict, "default")), DjangoDatabase)
 
 
 def test_outside_a_transaction_a_message_is_refused(db: Any, producer: Producer) -> None:
