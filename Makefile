@@ -88,7 +88,7 @@ java: setup
 # without one each takes its own and prints it.
 TESTS ?= tests
 nightly: setup
-	@.venv/bin/pytest -m nightly $(TESTS)
+	@CHECKBACK_AUDIT=10000 .venv/bin/pytest -m nightly $(TESTS)
 
 # Into docs/compatibility.json and the table of docs/compatibility.md.
 OF ?=

@@ -163,6 +163,7 @@ def test_a_process_that_is_killed_at_each_step(
     assert committed["after the ops"] > committed["after the commit"] > 0
 
 
+@pytest.mark.timeout(1_200)
 def test_processes_that_are_killed_at_random(
     checkback: Checkback, engine: Engine, url: str
 ) -> None:
