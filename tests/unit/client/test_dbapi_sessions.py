@@ -123,3 +123,4 @@ def test_plain_connections_that_can_have_no_messages_are_refused(
     for said, given in refused.items():
         with pytest.raises(ConfigurationError, match=said):
             given()
+    plain.close()
