@@ -154,6 +154,11 @@ HEADER_ROOM_BYTES: Final = 65_536
 """What a refused, check or discarded record may be larger than its half: added headers."""
 
 
+def around_half_bytes(max_message_bytes: int) -> int:
+    """Return the bytes that topics take for a half, or an op, with further headers around it."""
+    return max_message_bytes + 2 * HEADER_ROOM_BYTES
+
+
 AHEAD_MS_MAX: Final = 3_600_000
 """How far ahead of the broker's clock a sender's time may be, where somebody makes a topic believe
 senders that should not: Spark can't read a record with a time after the year 294,247."""
@@ -178,7 +183,7 @@ def plan_topics(settings: Settings, state_partitions: int) -> list[TopicPlan]:
     names, partitions = settings.topics, settings.half_partitions
     kept_ms = settings.half_retention_ms + DAY_MS
     half_bytes = settings.max_message_bytes + HEADER_ROOM_BYTES
-    around_bytes = half_bytes + HEADER_ROOM_BYTES
+    around_bytes = around_half_bytes(settings.max_message_bytes)
 
     def plan(name: str, number: int, retention_ms: int, bytes_max: int) -> TopicPlan:
         is_timed = name in timed or name == names.decided
@@ -217,14 +222,6 @@ def breaking_configs(names: TopicNames, topic: str) -> Mapping[str, str]:
     return {"cleanup.policy": "brokers would take no record without a key"}
 
 
-def decided_batch_bytes(max_message_bytes: int) -> int:
-    """Return how large batches for the decided topic may get, in a producer's ``batch.size``.
-
-    A larger one would be refused as a whole, at each try. What librdkafka adds has room.
-    """
-    return min(1_000_000, max_message_bytes + 2 * HEADER_ROOM_BYTES - 1_024)
-
-
 def _topic_configs(
     retention_ms: int, bytes_max: int, *, appended_at_broker: bool = False
 ) -> dict[str, str]:
@@ -246,7 +243,6 @@ def plan_check_topic(names: TopicNames, group: str, *, max_message_bytes: int) -
     people can look at it.
     """
     # A producer skips requests by their age, which must be by the broker's clock, too.
-    configs = _topic_configs(
-        DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES, appended_at_broker=True
-    )
+    bytes_max = around_half_bytes(max_message_bytes)
+    configs = _topic_configs(DAY_MS, bytes_max, appended_at_broker=True)
     return TopicPlan(names.check(group), None, configs, -1)

@@ -27,7 +27,7 @@ from checkback.protocol.errors import PrerequisiteError
 from checkback.protocol.topics import (
     HEADER_ROOM_BYTES,
     TopicNames,
-    decided_batch_bytes,
+    around_half_bytes,
     relay_group,
 )
 from checkback.relay.decided_log import DecidedPartition, before
@@ -43,7 +43,7 @@ from checkback.relay.turns import (
     StoredMark,
     Turns,
 )
-from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
+from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory, batch_size
 from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import is_unreadable, readable, readable_op
 
@@ -136,7 +136,7 @@ class Relay:
         self._admin = AdminClient(connection)
         self._op_ends = AskedEnds(self._admin, names.op)
         self._half_ends = AskedEnds(self._admin, names.half)
-        batch_bytes_max = decided_batch_bytes(settings.max_message_bytes)
+        batch_bytes_max = batch_size(around_half_bytes(settings.max_message_bytes))
         self._turns = Turns(connection, ids, names.decided, bytes_max, batch_bytes_max)
         directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
         self._finals = Finals(names, directory, bytes_max)

@@ -26,7 +26,8 @@ from checkback.sinks.kafka.transaction.producer import (
     note_rejection,
     transactional_settings,
 )
-from checkback.sinks.records.sink_record import SinkRecord, sent_headers
+from checkback.sinks.kafka.transaction.queueing import queue
+from checkback.sinks.records.sink_record import SinkRecord
 
 PRODUCERS: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 5_000
@@ -63,6 +64,7 @@ class GroupFailedError(Exception):
 
 FAILURES: Final = (
     GroupFailedError, HangingCallError, KafkaException, SystemError, TypeError, ValueError,
+    OverflowError,
 )  # fmt: skip
 
 
@@ -230,9 +232,9 @@ class _TurnProducer:
         self._connection_errors.clear()
         producer.begin_transaction()
         for record in records:
-            self._send(record, None)
+            queue(producer, record)
         for number, mark in marks.items():
-            self._send(mark, partial(_stored, stored, self.rejections, number))
+            queue(producer, mark, partial(_stored, stored, self.rejections, number))
         producer.poll(0)
         call_within(
             lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
@@ -262,23 +264,6 @@ class _TurnProducer:
         self.producer.purge()
         with suppress(KafkaException, SystemError):
             self.producer.abort_transaction(ABORT_S)
-
-    def _send(self, record: SinkRecord, on_delivery: Any) -> None:
-        while True:
-            try:
-                self.producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    on_delivery=on_delivery,
-                    headers=sent_headers(record.headers),
-                    timestamp=record.timestamp_ms,
-                )
-            except BufferError:
-                self.producer.poll(0.1)
-            else:
-                return
 
 
 def _stored(

@@ -37,7 +37,8 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, named_offset
-from checkback.protocol.topics import decided_batch_bytes, relay_group
+from checkback.protocol.topics import around_half_bytes, relay_group
+from checkback.sinks.kafka.cluster.topic_directory import batch_size
 from checkback.sinks.kafka.read.list_offsets import (
     EARLIEST,
     LATEST,
@@ -46,7 +47,8 @@ from checkback.sinks.kafka.read.list_offsets import (
 )
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
-from checkback.sinks.records.sink_record import sent_headers
+from checkback.sinks.kafka.transaction.queueing import queue
+from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import (
     SourceRecord,
     is_unreadable,
@@ -91,7 +93,7 @@ class DecidedTopic:
             # A rebuilt checkpoint has the same id; other topics have another one.
             "transactional.id": f"{self.settings.application_id}-{self.settings.topics.decided}",
             "transaction.timeout.ms": int(OPEN_TRANSACTION_S * 1_000),
-            "batch.size": decided_batch_bytes(self.settings.max_message_bytes),
+            "batch.size": batch_size(around_half_bytes(self.settings.max_message_bytes)),
         }
         self._producer = Producer({**self.connection, **own})
         with _refusals("fence earlier starts"):
@@ -245,16 +247,8 @@ class DecidedTopic:
         self._send(at, None, note_value(note), note_headers(note))
 
     def _send(self, at: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        topic, sent = self.settings.topics.decided, sent_headers(headers)
-        while True:
-            try:
-                self._producer.produce(
-                    topic=topic, partition=at, key=key, value=value, headers=sent
-                )
-            except BufferError:  # the queue is full
-                self._producer.poll(0.1)
-            else:
-                return
+        record = SinkRecord(self.settings.topics.decided, at, key, value, headers, NOW)
+        queue(self._producer, record)
 
     def _move(self, member: Any, positions: Mapping[int, int]) -> None:
         topic = self.settings.topics.op

@@ -57,6 +57,14 @@ LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 """librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
 
 
+def batch_size(topic_bytes_max: int) -> int:
+    """Return the batch.size of a producer that writes to a topic which takes that many bytes.
+
+    A larger batch would be refused as a whole, at each try. What librdkafka adds has room.
+    """
+    return min(LIBRDKAFKA_BATCH_BYTES, topic_bytes_max - 1_024)
+
+
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
     """A topic that exists.

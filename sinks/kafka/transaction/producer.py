@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -30,7 +30,8 @@ from checkback.sinks.kafka.transaction.errors import (
 from checkback.sinks.kafka.transaction.hanging import initialise_once_ended
 from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_own_epoch
-from checkback.sinks.records.sink_record import BY_KEY, SentHeaders, SinkRecord
+from checkback.sinks.kafka.transaction.queueing import queue
+from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
 from checkback.sinks.settings import SinkSettings
 
 Result = TypeVar("Result")
@@ -146,26 +147,13 @@ class MarkedProducer:
             ProducerLostError: fenced by a successor.
         """
         report = partial(note_rejection, self._rejections, output) if self.tracks_records else None
-        while True:
-            try:
-                self._producer.produce(
-                    output.topic,
-                    output.value,
-                    output.key,
-                    output.partition,
-                    on_delivery=report,
-                    headers=cast("SentHeaders", output.headers),
-                    timestamp=output.timestamp_ms,
-                )
-            except BufferError:
-                self.make_room()
-            except (KafkaException, SystemError) as error:
-                self.refuse(output.topic, cause_of(error), output)
-            except (ValueError, TypeError, OverflowError) as error:
-                cause = KafkaError(KafkaError._INVALID_ARG, f"{type(error).__name__}: {error}")
-                self.refuse(output.topic, cause, output)
-            else:
-                return
+        try:
+            queue(self._producer, output, report, self.make_room)
+        except (KafkaException, SystemError) as error:
+            self.refuse(output.topic, cause_of(error), output)
+        except (ValueError, TypeError, OverflowError) as error:
+            cause = KafkaError(KafkaError._INVALID_ARG, f"{type(error).__name__}: {error}")
+            self.refuse(output.topic, cause, output)
 
     def make_room(self) -> None:
         """Wait a moment for the full queue to empty.
