@@ -6,14 +6,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from checkback.protocol.record_size import record_bytes_max
 from checkback.relay.reading import Identity
 from checkback.sinks.records.source_record import SourceRecord
 
 HELD_S: Final = 10.0
 """How long a half is held. The first check comes after transaction_timeout_ms, six seconds by
 default, so the relay can deliver its answer. The job discards no half that a relay holds."""
-OVERHEAD_BYTES: Final = 1_500
-"""Memory of a half besides key and body: headers, and the objects of librdkafka and Python."""
+OVERHEAD_BYTES: Final = 1_200
+"""Memory of a half besides its record: the objects of librdkafka and Python."""
 
 
 class HeldHalf(NamedTuple):
@@ -30,7 +31,9 @@ class HeldHalf(NamedTuple):
     @property
     def bytes_held(self) -> int:
         """About how much memory it takes."""
-        return OVERHEAD_BYTES + len(self.record.value() or b"") + len(self.record.key() or b"")
+        record = self.record
+        size = record_bytes_max(record.key(), record.value(), record.headers() or ())
+        return OVERHEAD_BYTES + size
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from tests.seeds import chosen_seed
 from tests.unit.relay.test_partition import Record
 
 from checkback.protocol.decided import OpKind, Taken
-from checkback.relay.memory import OVERHEAD_BYTES, HalfMemory, HeldHalf
+from checkback.relay.memory import HalfMemory, HeldHalf
 from checkback.relay.partition import (
     HIDDEN_S,
     NOWHERE,
@@ -87,7 +87,7 @@ class World:
     def start(self) -> None:
         """A relay starts, be it for the first time or after another one: rules 6 and 10."""
         end = len(self.keys)
-        memory = HalfMemory(self.chance.choice([3, 1_000, 1_000]) * (OVERHEAD_BYTES + 1))
+        memory = HalfMemory(self.chance.choice([3, 1_000, 1_000]) * held(b"k", 0.0).bytes_held)
         behind = JobPosition(len(self.decided), end)
         self.relay = RelayPartition(
             0, Taken(0, 0), self.position, end, memory, self.is_ordered, behind

@@ -12,7 +12,7 @@ from checkback.protocol.properties import Headers
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.relay import partition
-from checkback.relay.memory import OVERHEAD_BYTES, HalfMemory, HeldHalf
+from checkback.relay.memory import HalfMemory, HeldHalf
 from checkback.relay.partition import (
     HIDDEN_S,
     NOWHERE,
@@ -68,13 +68,21 @@ class Stage:
         )
 
     def half(self, offset: int, key: bytes | None = None, group: str = "g") -> None:
+        self.partition.read_half(offset, self.held(offset, key, group))
+
+    def held(
+        self, offset: int, key: bytes | None = None, group: str = "g", **properties: str
+    ) -> HeldHalf:
         headers = half_headers(
-            producer_group=group, transaction_id=f"u{offset}", real_topic="paid", properties={}
+            producer_group=group,
+            transaction_id=f"u{offset}",
+            real_topic="paid",
+            properties=properties,
         )
         record = Record(headers, record_key=key)
         identity = RULES.half(record)
         assert identity is not None
-        self.partition.read_half(offset, HeldHalf(record, identity, self.now_s))
+        return HeldHalf(record, identity, self.now_s)
 
     def read_op(self, half: int, state: int = COMMIT, group: str = "g") -> ReadOp:
         op = Op(0, half, group, f"u{half}", state)
@@ -246,7 +254,8 @@ def test_rule_7_the_position_passes_what_is_no_op_only_behind_the_ops() -> None:
 
 
 def test_rule_7_halves_leave_by_age_and_by_bytes_and_the_floor_never_falls() -> None:
-    stage = Stage(is_ordered=False, bytes_max=3 * (OVERHEAD_BYTES + 4))
+    size = Stage().held(E).bytes_held
+    stage = Stage(is_ordered=False, bytes_max=3 * size)
     for offset in range(E, E + 5):
         stage.half(offset)
     assert stage.partition.floor == E + 2
@@ -257,6 +266,13 @@ def test_rule_7_halves_leave_by_age_and_by_bytes_and_the_floor_never_falls() -> 
     assert stage.partition.floor == E + 5
     assert stage.partition.memory.bytes_held == 0
     assert stage.kind(E + 4) is P
+
+
+def test_headers_of_a_half_count_among_the_memory_that_it_takes() -> None:
+    stage = Stage()
+    plain, large = stage.held(E).bytes_held, stage.held(E, trace="x" * 100_000).bytes_held
+
+    assert large > plain + 100_000
 
 
 def test_rule_10_behind_a_passed_commit_its_key_is_passed_until_the_job_has_written_it() -> None:
