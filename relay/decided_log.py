@@ -9,7 +9,7 @@ from checkback.protocol.decided import Closed, RelayMark, Taken, WrittenUntil, p
 from checkback.relay.partition import NOWHERE, JobPosition
 from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
-LOOK_BACK: Final = 3_000
+LOOK_BACK: Final = 6_000
 """How far before the end reading begins: further than one transaction. Each transaction of a relay
 has a mark, and marks repeat the newest `taken`."""
 

@@ -31,6 +31,8 @@ from checkback.sinks.records.source_record import (
 
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 METADATA_S: Final = 1.0
+READS_MAX: Final = 3_000
+"""Records of one poll, as many as a group has ops: a backlog's groups are as large."""
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
 """How long requests are repeated while brokers are down or elect leaders."""
@@ -139,7 +141,7 @@ class Inputs:
             BrokerError: the brokers refuse.
         """
         reads = []
-        for message in polled(self._consumer, wait_s):
+        for message in polled(self._consumer, wait_s, READS_MAX):
             read = read_of(message)
             if read is not None:
                 reads.append(read)

@@ -28,7 +28,7 @@ SILENT_S: Final = 60.0
 """A loop that takes longer than this hangs: each wait for the brokers is shorter."""
 UNSERVED_S: Final = 30.0
 YOUNG_OBJECTS: Final = 50_000
-"""Objects made between two looks of Python's collector for cycles; a group makes 15,000."""
+"""Objects made between two looks of Python's collector for cycles; a large group makes 45,000."""
 Emit = Callable[[str, dict[str, Any]], None]
 
 

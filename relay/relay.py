@@ -47,7 +47,7 @@ from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory, batch_
 from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import is_unreadable, readable, readable_op
 
-GROUP_OPS_MAX: Final = 1_000
+GROUP_OPS_MAX: Final = 3_000
 GROUP_BYTES_MAX: Final = 16_000_000
 """Bytes of one transaction; a larger half makes a group of its own."""
 MARK_S: Final = 1.0
@@ -55,6 +55,8 @@ IDLE_S: Final = 0.1
 GROUP_S: Final = 0.008
 """The least time between the starts of two groups: a group costs its requests, however few ops it
 has."""
+AFTER_SEVERAL_S: Final = 0.014
+"""The same after a group of several ops: more than a hundred a second come, and gather."""
 AWAITED_S: Final = 0.002
 """How long one poll waits while an op waits for its half."""
 ASK_AFTER_S: Final = 0.005
@@ -191,7 +193,7 @@ class Relay:
         group = self._group(now_s)
         is_due = self._marks_are_due(now_s)
         if group or is_due:
-            self._next_group_s = now_s + GROUP_S
+            self._next_group_s = now_s + (AFTER_SEVERAL_S if len(group) > 1 else GROUP_S)
             self._write(group, with_all_marks=is_due)
 
     def close(self) -> None:
