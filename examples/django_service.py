@@ -4,6 +4,10 @@
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python django_service.py migrate
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python django_service.py runserver --noreload
 
+Or with gunicorn, whose workers are forked from one process that has the service imported:
+
+    CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 gunicorn --preload -w 4 django_service:application
+
 Every process of the service answers checks, also for orders of a process that died.
 
 The topics have to be there: `checkback topics create --real-topic paid` makes them.
@@ -17,6 +21,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import execute_from_command_line
+from django.core.wsgi import get_wsgi_application
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
@@ -57,6 +62,7 @@ def create_order(request: HttpRequest) -> JsonResponse:
 
 
 urlpatterns = [path("orders", create_order)]
+application = get_wsgi_application()
 
 if __name__ == "__main__":
     execute_from_command_line(sys.argv)

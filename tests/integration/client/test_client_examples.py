@@ -92,7 +92,7 @@ def test_orders_script_that_is_killed_in_the_middle(
 
 
 def uvicorn(service: str) -> list[str]:
-    return ["-m", "uvicorn", f"{service}:app", "--port"]
+    return ["-m", "uvicorn", f"{service}:app", "--port={port}"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,16 @@ def uvicorn(service: str) -> list[str]:
         pytest.param(
             "django",
             "sqlite",
-            ["django_service.py", "runserver", "--noreload"],
+            ["django_service.py", "runserver", "--noreload", "{port}"],
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "django",
+            "sqlite",
+            [
+                *("-m", "gunicorn", "--preload", "--workers=2", "--bind=127.0.0.1:{port}"),
+                "django_service:application",
+            ],
             marks=pytest.mark.nightly,
         ),
     ],
@@ -127,12 +136,11 @@ def test_service_that_is_killed_while_it_books(
         environment["DATABASE_PATH"] = str(tmp_path / "orders.db")
         migrate = [sys.executable, "django_service.py", "migrate"]
         subprocess.run(migrate, cwd=EXAMPLES, env=environment, check=True, capture_output=True)
-    port = str(free_ports(1)[0])
+    port = free_ports(1)[0]
+    command = [sys.executable, *(argument.format(port=port) for argument in program)]
     with (
         (tmp_path / "service.log").open("w") as out,
-        subprocess.Popen(
-            [sys.executable, *program, port], cwd=EXAMPLES, env=environment, stdout=out, stderr=out
-        ) as service,
+        subprocess.Popen(command, cwd=EXAMPLES, env=environment, stdout=out, stderr=out) as service,
         ThreadPoolExecutor(4) as callers,
     ):
         url = f"http://127.0.0.1:{port}/orders"
