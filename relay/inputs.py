@@ -145,7 +145,7 @@ class Inputs:
             read = read_of(message)
             if read is not None:
                 reads.append(read)
-                if read.record is not None and message.error() is not None:
+                if read.record not in (None, message):
                     self._skip(read)
         return reads
 

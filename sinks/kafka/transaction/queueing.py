@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from checkback.sinks.records.sink_record import SinkRecord, sent_headers
+from checkback.sinks.records.sink_record import SinkRecord
 
 ROOM_S: Final = 0.1
 """How long one look for room in the queue takes."""
@@ -30,6 +30,7 @@ def queue(
     Raises:
         KafkaException, ValueError, TypeError, OverflowError: librdkafka does not take it.
     """
+    headers: Any = record.headers  # sent_headers would take longer
     while True:
         try:
             producer.produce(
@@ -38,7 +39,7 @@ def queue(
                 record.key,
                 record.partition,
                 on_delivery=on_delivery,
-                headers=sent_headers(record.headers),
+                headers=headers,
                 timestamp=record.timestamp_ms,
             )
         except BufferError:
