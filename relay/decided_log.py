@@ -9,7 +9,9 @@ from checkback.protocol.decided import Closed, RelayMark, Taken, WrittenUntil, p
 from checkback.relay.partition import NOWHERE, JobPosition
 from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
-LOOK_BACK: Final = 6_000
+GROUP_OPS_MAX: Final = 3_000
+"""Ops of one transaction of a relay."""
+LOOK_BACK: Final = 2 * GROUP_OPS_MAX
 """How far before the end reading begins: further than one transaction. Each transaction of a relay
 has a mark, and marks repeat the newest `taken`."""
 

@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.errors import BrokerError
+from checkback.relay.decided_log import GROUP_OPS_MAX
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
 from checkback.sinks.kafka.read.poll import polled
@@ -31,8 +32,6 @@ from checkback.sinks.records.source_record import (
 
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 METADATA_S: Final = 1.0
-READS_MAX: Final = 3_000
-"""Records of one poll, as many as a group has ops: a backlog's groups are as large."""
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
 """How long requests are repeated while brokers are down or elect leaders."""
@@ -141,11 +140,11 @@ class Inputs:
             BrokerError: the brokers refuse.
         """
         reads = []
-        for message in polled(self._consumer, wait_s, READS_MAX):
+        for message in polled(self._consumer, wait_s, GROUP_OPS_MAX):
             read = read_of(message)
             if read is not None:
                 reads.append(read)
-                if read.record not in (None, message):
+                if read.record not in (None, message):  # a substitute: it can't be unpacked
                     self._skip(read)
         return reads
 

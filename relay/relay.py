@@ -30,7 +30,7 @@ from checkback.protocol.topics import (
     around_half_bytes,
     relay_group,
 )
-from checkback.relay.decided_log import DecidedPartition, before
+from checkback.relay.decided_log import GROUP_OPS_MAX, DecidedPartition, before
 from checkback.relay.finals import Finals
 from checkback.relay.inputs import AskedEnds, Inputs, Read, ends
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
@@ -47,7 +47,6 @@ from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory, batch_
 from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import is_unreadable, readable, readable_op
 
-GROUP_OPS_MAX: Final = 3_000
 GROUP_BYTES_MAX: Final = 16_000_000
 """Bytes of one transaction; a larger half makes a group of its own."""
 MARK_S: Final = 1.0
@@ -394,12 +393,12 @@ class Relay:
             for number, partition in sorted(self.partitions.items())
             if with_all_marks or number in touched
         ]
-        marks = {partition.number: _mark(self._names, partition) for partition in marked}
+        topic = self._names.decided
+        marks = {partition.number: _mark(topic, partition) for partition in marked}
         positions = [
             TopicPartition(self._names.op, partition.number, partition.position)
             for partition in marked
         ]
-        topic = self._names.decided
         records = [*chain.from_iterable(_records(topic, verdict) for verdict in group)]
         try:
             stored = self._turns.write(records, marks, positions, self._inputs.metadata)
@@ -448,11 +447,9 @@ class _Start(NamedTuple):
     half_end: int = 0
 
 
-def _mark(names: TopicNames, partition: RelayPartition) -> SinkRecord:
+def _mark(topic: str, partition: RelayPartition) -> SinkRecord:
     note = partition.mark
-    return SinkRecord(
-        names.decided, partition.number, None, note_value(note), note_headers(note), NOW
-    )
+    return SinkRecord(topic, partition.number, None, note_value(note), note_headers(note), NOW)
 
 
 def _records(topic: str, verdict: RelayedOp) -> Iterator[SinkRecord]:
