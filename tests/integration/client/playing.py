@@ -22,7 +22,12 @@ from checkback.client import (
 from checkback.client.options import ProducerKeywords
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
-from checkback.protocol.properties import TRANSACTION_CHECK_INTERVAL_MS, text_value
+from checkback.protocol.properties import (
+    COMMIT_OR_ROLLBACK,
+    TRANSACTION_CHECK_INTERVAL_MS,
+    UNIQ_KEY,
+    text_value,
+)
 from checkback.protocol.records import check_headers
 from checkback.protocol.topics import TopicNames, TopicPlan, plan_topics
 
@@ -148,6 +153,10 @@ class Checkback:
 
     def ops(self, least: int = 0) -> list[Any]:
         return self.read(self.names.op, least)
+
+    def verdicts(self, least: int) -> dict[str | None, str | None]:
+        """Return what the last op of each transaction says, by transaction id."""
+        return {header(op, UNIQ_KEY): header(op, COMMIT_OR_ROLLBACK) for op in self.ops(least)}
 
     def ask(
         self,

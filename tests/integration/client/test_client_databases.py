@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
-from tests.integration.client.playing import Checkback, header
+from tests.integration.client.playing import Checkback
 
 from checkback.client import LocalTransactionState, Producer, SentMessage
 from checkback.client.sessions.sqlalchemy import create_log_table, log_table
-from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -26,14 +25,6 @@ ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 @pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.nightly)])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
-
-
-def said(checkback: Checkback, count: int) -> dict[str | None, str | None]:
-    """Return what the op of each transaction says."""
-    return {
-        header(op, names.UNIQ_KEY): header(op, names.COMMIT_OR_ROLLBACK)
-        for op in checkback.ops(count)
-    }
 
 
 def test_messages_in_the_transaction_of_a_driver_s_connection(
@@ -78,7 +69,7 @@ def test_messages_in_the_transaction_of_a_driver_s_connection(
         assert log is not None
         ended = [COMMIT] * 3 + [ROLLBACK] * 4 + [COMMIT] * 3
         assert [log.outcome(one.transaction_id) for one in sent] == ended
-        verdicts = said(checkback, len(sent))
+        verdicts = checkback.verdicts(len(sent))
         right = ["8"] * 3 + ["12"] * 4 + ["8"] * 3
         assert [verdicts[one.transaction_id] for one in sent] == right
 
@@ -165,7 +156,7 @@ def test_messages_in_django_s_transactions(checkback: Checkback, url: str) -> No
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     committed = set(ended.stdout.split())
-    verdicts = said(checkback, 7)
+    verdicts = checkback.verdicts(7)
     assert {one for one, verdict in verdicts.items() if verdict == "8"} == committed
     # Where Django dropped a message's callback, a check settles it: no op, or "unknown".
     assert {verdict for verdict in verdicts.values() if verdict != "8"} <= {"0", "12"}

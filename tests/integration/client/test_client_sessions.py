@@ -72,8 +72,8 @@ def booked(engine: Engine) -> list[int]:
 
 def said(checkback: Checkback, sent: list[SentMessage]) -> list[str | None]:
     """Return what the last op of each message says."""
-    ops = {header(op, names.UNIQ_KEY): op for op in checkback.ops(len(sent))}
-    return [header(ops[one.transaction_id], names.COMMIT_OR_ROLLBACK) for one in sent]
+    verdicts = checkback.verdicts(len(sent))
+    return [verdicts[one.transaction_id] for one in sent]
 
 
 def test_ids_that_differ_in_case_alone_have_a_row_each(engine: Engine, unique: str) -> None:
