@@ -5,11 +5,12 @@ A page is there at once; what has to ask Kafka or the checkpoint loads after it,
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.checkpoints.pending.pending_halves import SORTS
@@ -27,6 +28,33 @@ PAGE_ROWS = 50
 PAGE_NUMBER_MAX = 10_000_000
 
 router, parts = APIRouter(), APIRouter(prefix="/parts")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingQuery:
+    """What an address says of the list of pending halves.
+
+    Raises:
+        HTTPException, UsageError: an order, a page or an age that can't be.
+    """
+
+    group: str = ""
+    older_than: str = ""
+    sort: str = "age"
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        self.stored_until_ms(0)
+        if self.sort not in SORTS or not 1 <= self.number <= PAGE_NUMBER_MAX:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such order or page.")
+
+    def stored_until_ms(self, now_ms: int) -> int | None:
+        """Return the time until which a half of that age was stored, None for any age."""
+        age = self.older_than.strip()
+        return now_ms - duration_ms(age) if age else None
+
+
+AskedHalves = Annotated[PendingQuery, Depends()]
 
 
 @router.get("/")
@@ -65,41 +93,23 @@ def doctor(request: Request, visitor: Reader) -> HTMLResponse:
 
 
 @router.get("/pending")
-def pending(
-    request: Request,
-    visitor: Reader,
-    group: str = "",
-    older_than: str = "",
-    sort: str = "age",
-    number: int = 1,
-) -> HTMLResponse:
+def pending(request: Request, visitor: Reader, asked: AskedHalves) -> HTMLResponse:
     """Show what waits for a verdict."""
-    chosen = {"group": group, "older_than": older_than, "sort": sort}
-    require_page(older_than, sort, number)
-    query = urlencode({**chosen, "number": number})
-    return page(request, visitor, "pending.html", query=query, sorts=SORTS, **chosen)
+    chosen = asdict(asked)
+    return page(request, visitor, "pending.html", query=urlencode(chosen), sorts=SORTS, **chosen)
 
 
 @parts.get("/pending")
-def pending_part(
-    request: Request,
-    visitor: Reader,
-    group: str = "",
-    older_than: str = "",
-    sort: str = "age",
-    number: int = 1,
-) -> HTMLResponse:
+def pending_part(request: Request, visitor: Reader, asked: AskedHalves) -> HTMLResponse:
     """Show a page of pending transactions."""
     facts = console_of(request).facts
-    require_page(older_than, sort, number)
-    until_ms = stored_until_ms(older_than, facts.now_ms())
-    first = (number - 1) * PAGE_ROWS
-    found = facts.pending.page(sort, first, PAGE_ROWS, group, until_ms)
-    chosen = {"group": group, "older_than": older_than, "sort": sort}
+    until_ms = asked.stored_until_ms(facts.now_ms())
+    first = (asked.number - 1) * PAGE_ROWS
+    found = facts.pending.page(asked.sort, first, PAGE_ROWS, asked.group, until_ms)
     return part(
-        request, visitor, "pending.html", found=found, number=number, first=first,
-        pages=max(1, -(-found.total // PAGE_ROWS)), is_chosen=bool(group or older_than),
-        address=lambda new: f"/pending?{urlencode({**chosen, 'number': new})}",
+        request, visitor, "pending.html", found=found, number=asked.number, first=first,
+        pages=max(1, -(-found.total // PAGE_ROWS)), is_chosen=bool(asked.group or asked.older_than),
+        address=lambda new: f"/pending?{urlencode({**asdict(asked), 'number': new})}",
     )  # fmt: skip
 
 
@@ -218,26 +228,6 @@ def checkpoint_part(request: Request, visitor: Reader) -> HTMLResponse:
 def actions(request: Request, visitor: Reader) -> HTMLResponse:
     """Show what operators did from this console since it started."""
     return page(request, visitor, "actions.html", entries=console_of(request).audit.newest())
-
-
-def require_page(older_than: str, sort: str, number: int) -> None:
-    """Refuse an address with an impossible order, page or age.
-
-    Raises:
-        HTTPException, UsageError: what is wrong.
-    """
-    stored_until_ms(older_than, 0)
-    if sort not in SORTS or not 1 <= number <= PAGE_NUMBER_MAX:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such order or page.")
-
-
-def stored_until_ms(older_than: str, now_ms: int) -> int | None:
-    """Return the time until which a half of that age was stored, None for any age.
-
-    Raises:
-        UsageError: it is no duration.
-    """
-    return now_ms - duration_ms(older_than.strip()) if older_than.strip() else None
 
 
 def parsed(at: str) -> Position:
