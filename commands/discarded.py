@@ -8,8 +8,6 @@ import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.options import (
-    Decorator,
-    DurationType,
     filter_options,
     open_scanner,
     operator_facts,
@@ -27,16 +25,7 @@ from checkback.operations.topics.scanner import FoundRecord
 from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 
-FILTER_OPTIONS: Final[list[Decorator]] = [
-    click.option("--group", default="", help="Only messages of this producer group."),
-    click.option("--topic", default="", help="Only messages for this real topic."),
-    click.option("--older-than", type=DurationType(), help="Only halves of at least this age."),
-    click.option(
-        "--reason",
-        type=click.Choice(list(REASONS)),
-        help="Only messages discarded for this reason.",
-    ),
-]
+DISCARD_REASON: Final = click.Choice(list(REASONS))
 
 
 @click.group(help="List, show and resume discarded messages.")
@@ -45,7 +34,7 @@ def command() -> None:
 
 
 @command.command("list")
-@filter_options(FILTER_OPTIONS, REASONS)
+@filter_options(DISCARD_REASON, REASONS)
 @output_option
 @settings_options
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
@@ -73,7 +62,7 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
 
 @command.command()
 @click.argument("name", metavar="[ID]", default="")
-@filter_options(FILTER_OPTIONS, REASONS)
+@filter_options(DISCARD_REASON, REASONS)
 @click.option(
     "--all", "everything", is_flag=True, help="All discarded messages that were not resumed yet."
 )

@@ -8,8 +8,6 @@ import click
 
 from checkback.commands.shared.errors import EXIT_FOUND
 from checkback.commands.shared.options import (
-    Decorator,
-    DurationType,
     ReasonType,
     filter_options,
     open_scanner,
@@ -29,22 +27,6 @@ from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason
 
-FILTER_OPTIONS: Final[list[Decorator]] = [
-    click.option("--group", default="", help="Only records that name this producer group."),
-    click.option("--topic", default="", help="Only records that name this real topic."),
-    click.option(
-        "--older-than", type=DurationType(), help="Only what was refused at least this long ago."
-    ),
-    click.option(
-        "--newer-than", type=DurationType(), help="Only what was refused at most this long ago."
-    ),
-    click.option(
-        "--reason",
-        type=ReasonType(),
-        metavar="REASON",
-        help="Only records refused for this reason, such as REAL_TOPIC_MISSING.",
-    ),
-]
 REASONS: Final = {reason.name: reason.name for reason in RefusedReason}
 
 
@@ -54,7 +36,7 @@ def command() -> None:
 
 
 @command.command("list")
-@filter_options(FILTER_OPTIONS, REASONS)
+@filter_options(ReasonType(), REASONS)
 @output_option
 @settings_options
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
@@ -82,7 +64,7 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
 
 @command.command()
 @click.argument("name", metavar="[ID]", default="")
-@filter_options(FILTER_OPTIONS, REASONS)
+@filter_options(ReasonType(), REASONS)
 @click.option("--all", "everything", is_flag=True, help="All refused finals not sent again yet.")
 @click.option("--force", is_flag=True, help="Also those that were sent again already.")
 @click.option("--why", required=True, help="The reason; the final message keeps it.")

@@ -9,7 +9,7 @@ import click
 
 from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.shared.options import (
-    DurationType,
+    AGE,
     ago_ms,
     open_finder,
     operator_facts,
@@ -28,9 +28,7 @@ from checkback.protocol.errors import UsageError
 from checkback.protocol.records import Op
 
 newer_than_option = click.option(
-    "--newer-than",
-    type=DurationType(),
-    help="Search only among halves of at most this age: 2h, 3d.",
+    "--newer-than", type=AGE, help="Search only among halves of at most this age: 2h, 3d."
 )
 
 

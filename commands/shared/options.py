@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -39,6 +39,9 @@ class DurationType(click.ParamType[int]):
             return duration_ms(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+AGE: Final = DurationType()
 
 
 class ReasonType(click.ParamType[str]):
@@ -80,20 +83,25 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Decorator:
+def filter_options(reason: click.ParamType[str], reasons: Mapping[str, str]) -> Decorator:
     """Return a decorator that adds options; they reach the command as one filter, ``wanted``.
 
     Args:
-        options: click's options: group, topic, older_than, reason, and newer_than if there is one.
+        reason: reads a reason.
         reasons: by the reason as users write it, the reason as the records do.
     """
+    options = (
+        click.option("--group", default="", help="Only records that name this producer group."),
+        click.option("--topic", default="", help="Only records that name this real topic."),
+        click.option("--older-than", type=AGE, help="Only records of at least this age."),
+        click.option("--newer-than", type=AGE, help="Only records of at most this age."),
+        click.option("--reason", type=reason, help="Only records with this reason."),
+    )
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def chosen(*args: Any, group: str, topic: str, reason: str | None, **rest: Any) -> Any:
-            until_ms, from_ms = (
-                ago_ms(rest.pop(age, None)) for age in ("older_than", "newer_than")
-            )
+            until_ms, from_ms = (ago_ms(rest.pop(age)) for age in ("older_than", "newer_than"))
             code, name = reasons[reason] if reason else "", rest.get("name", "")
             wanted = RecordFilter(name, group, topic, code, until_ms, from_ms)
             return function(*args, wanted=wanted, **rest)
