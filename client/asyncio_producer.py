@@ -13,9 +13,7 @@ from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from confluent_kafka import KafkaError
-from confluent_kafka import Message as KafkaMessage
-
+from checkback.client.kafka.delivery_reports import DeliveryReport
 from checkback.client.listener import CallbackResult, LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -307,23 +305,15 @@ class _Bridge(TransactionListener):
                 raise RuntimeError("the event loop of the producer was closed")
 
 
-class EventLoopReport:
+class EventLoopReport(DeliveryReport):
     """A report that one coroutine waits for."""
 
-    __slots__ = ("_done", "_future", "_loop_reports", "error", "message")
+    __slots__ = ("_future", "_loop_reports")
 
     def __init__(self, done: deque[Any], loop_reports: EventLoopReports) -> None:
-        self._done = done
+        super().__init__(done)
         self._loop_reports = loop_reports
         self._future: asyncio.Future[None] = loop_reports.loop.create_future()
-        self.error: KafkaError | None = None
-        self.message: KafkaMessage | None = None
-
-    def __call__(self, error: KafkaError | None, message: KafkaMessage) -> None:
-        """Take the report."""
-        self.error = error
-        self.message = message
-        self._done.append(self)
 
     def wake(self) -> None:
         """Ask the loop to continue the coroutine; called in the thread that polls."""

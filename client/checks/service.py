@@ -23,7 +23,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.checks.answers import CheckAnswers
 from checkback.client.checks.request import read_check_request
-from checkback.client.kafka.errors import error_of
+from checkback.client.kafka.errors import cause_of
 from checkback.client.listener import one_line
 from checkback.client.message import MessageExt
 from checkback.client.observing.counters import ClientEvent, Counters
@@ -158,7 +158,7 @@ class CheckService:
                 self._read_until_stopped()
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", one_line(error))
-                if error_of(error).code() in FENCED:
+                if cause_of(error).code() in FENCED:
                     self._give_name_up()
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
             except BaseException:  # SystemExit of a callback, too: no other thread reads requests

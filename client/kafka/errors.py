@@ -44,12 +44,6 @@ NOT_SAFELY_STORED: Final = {
 """By error of a leader that has the record while the replicas may not have it: its status."""
 
 
-def error_of(raised: KafkaException) -> KafkaError:
-    """Return the error that an exception of confluent-kafka carries."""
-    carried: object = raised.args[0]
-    return carried if isinstance(carried, KafkaError) else KafkaError(KafkaError._FAIL)
-
-
 def cause_of(raised: object) -> KafkaError:
     """Return the error in whatever a call of librdkafka's Python face raised.
 
@@ -59,7 +53,7 @@ def cause_of(raised: object) -> KafkaError:
     while isinstance(raised, SystemError) and raised.__cause__ is not None:
         raised = raised.__cause__
     if isinstance(raised, KafkaException):
-        return error_of(raised)
+        raised = raised.args[0]
     if isinstance(raised, KafkaError):
         return raised
     return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.kafka.errors import error_of
+from checkback.client.kafka.errors import cause_of
 from checkback.client.kafka.topics import TopicFacts
 from checkback.protocol.errors import BrokerError, NotFoundError
 from checkback.protocol.topics import HALF_TOPIC, TopicNames, TopicPlan
@@ -192,7 +192,7 @@ def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout
         found = admin.list_topics(topic, timeout_s).topics[topic]
     except KafkaException as error:
         raise BrokerError(
-            f"Kafka at {bootstrap_servers} could not be reached: {error_of(error).str()}.",
+            f"Kafka at {bootstrap_servers} could not be reached: {cause_of(error).str()}.",
             remedy="Check bootstrap_servers, the network and the security settings.",
             bootstrap_servers=bootstrap_servers,
         ) from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.message import Message, MessageQueue
 
+BY_KEY: Final = -1
+"""The partition where the key chooses it, as in every Kafka client."""
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 """The application's own choice: of these queues, for that message, with the caller's argument."""
 

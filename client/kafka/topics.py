@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.kafka.errors import error_of
+from checkback.client.kafka.errors import cause_of
 from checkback.client.listener import one_line
 from checkback.client.message import Message
 from checkback.protocol.errors import BrokerError, InvalidMessageError, NotFoundError
@@ -244,7 +244,7 @@ class TopicFacts:
             return self.admin.list_topics(name, self._timeout_s).topics[name]
         except KafkaException as error:
             raise BrokerError(
-                f"Kafka could not be reached to see the topic {name}: {error_of(error).str()}.",
+                f"Kafka could not be reached to see the topic {name}: {cause_of(error).str()}.",
                 remedy="Check bootstrap_servers, the brokers and the network.",
                 topic=name,
             ) from error

@@ -23,7 +23,7 @@ from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock, steady_ms
 from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer
 from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
-from checkback.client.kafka.queue_selection import choose_partition
+from checkback.client.kafka.queue_selection import BY_KEY, choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.sending.half import Half, InDoubtIds
@@ -35,12 +35,12 @@ from checkback.security.record_signer import RecordSigner
 _log = logging.getLogger(__name__)
 
 NOT_RUN: Final = "The local transaction did not run."
-BY_KEY: Final = -1
 SHARE_OF_A_TRY: Final = 0.3
-"""Share of the budget after which a half is tried elsewhere, when its broker is away."""
-LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
-"""Least share of the budget for a try: with less, it would end in doubt because of the time, not
-because of a broker."""
+"""Share of the budget after which a half is tried elsewhere, when its broker is away. A try with
+less left would end in doubt because of the time, not because of a broker."""
+GATHER_FROM: Final = 16
+"""From this many halves under way at once they are gathered, and those of a moment go to one
+partition, so in one request. With 8 threads that gains nothing."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
@@ -88,6 +88,7 @@ class HalfProducer:
         self._avoid_faults = avoid_faults
         self._signer = signer
         self._turns = itertools.count()
+        self._under_way: deque[None] = deque()
         self._short_until_s: dict[int, float] = {}
         self._renewing = threading.Lock()
         self.polled = self._open()
@@ -103,32 +104,39 @@ class HalfProducer:
         """
         tried: set[int] = set()
         by_turns = half.key is None
-        for left in range(self._tries_max - 1, -1, -1):
-            partition = self._next_partition(tried) if by_turns else BY_KEY
-            polled = self.polled
-            report: Any = new_report(polled.done)
-            problem = self._hand_over(polled, half, partition, report)
-            if problem is None:
-                movable = left > 0 and by_turns
-                # Another try begins only when more than that is left.
-                yield report, self._share_s
-                if report.message is None and not (
-                    movable and self._leader_is_down(partition, tried)
-                ):
-                    yield report, half.left_s()
-                if self._is_stored(half, report):
-                    if not self._is_untimely(half, report):
-                        return
-                    if left == 0:
-                        raise self._signed_at_wrong_time(half)
-                    self._try_anew(half)
-                    continue
-                problem = report.error
-            tried.add(partition)
-            code = None if problem is None else problem.code()
-            if not self._should_retry(polled, tried, partition, code, half, left):
-                raise self._given_up(half, problem)
-            self._try_anew(half)
+        under_way = self._under_way
+        under_way.append(None)
+        try:
+            for left in range(self._tries_max - 1, -1, -1):
+                polled = self.polled
+                gathers = polled.can_gather and len(under_way) >= GATHER_FROM
+                turn = polled.rounds if gathers else next(self._turns)
+                partition = self._next_partition(tried, turn) if by_turns else BY_KEY
+                report: Any = new_report(polled.done)
+                send = polled.gather if gathers else polled.hand_over
+                problem = self._hand_over(send, half, partition, report)
+                if problem is None:
+                    movable = left > 0 and by_turns
+                    # Another try begins only when more than that is left.
+                    yield report, self._share_s
+                    is_silent = report.message is None and report.error is None
+                    if is_silent and not (movable and self._leader_is_down(partition, tried)):
+                        yield report, half.left_s()
+                    if self._is_stored(half, report):
+                        if not self._is_untimely(half, report):
+                            return
+                        if left == 0:
+                            raise self._signed_at_wrong_time(half)
+                        self._try_anew(half)
+                        continue
+                    problem = report.error
+                tried.add(partition)
+                code = None if problem is None else problem.code()
+                if not self._should_retry(polled, tried, partition, code, half, left):
+                    raise self._given_up(half, problem)
+                self._try_anew(half)
+        finally:
+            under_way.pop()
 
     def doubt(self, half: Half) -> None:
         """Note that a half may be stored, and that its local transaction will not run."""
@@ -159,7 +167,7 @@ class HalfProducer:
         )
 
     def _hand_over(
-        self, polled: PolledProducer, half: Half, partition: int, report: Any
+        self, send: Callable[..., KafkaError | None], half: Half, partition: int, report: Any
     ) -> KafkaError | None:
         """Give a half to librdkafka; return why it did not take it, None when it did."""
         headers = half.headers
@@ -167,7 +175,7 @@ class HalfProducer:
             # Signed for each try: the time has changed, and perhaps the id.
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
-        return polled.hand_over(
+        return send(
             topic=self._half_topic,
             value=half.body,
             key=half.key,
@@ -206,10 +214,9 @@ class HalfProducer:
         self._clock.learn(stored_at_ms, steady_ms())
         return True
 
-    def _next_partition(self, tried: set[int]) -> int:
-        """Return the next partition in turn, among those that are best to take."""
+    def _next_partition(self, tried: set[int], turn: int) -> int:
+        """Return the partition in turn, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
-        turn = next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()
@@ -251,7 +258,7 @@ class HalfProducer:
     ) -> bool:
         """Note what the try shows about the brokers; tell whether another try may succeed."""
         self._note(polled, partition, code)
-        if left == 0 or half.left_s() < self._budget_s * LEAST_SHARE_OF_A_TRY:
+        if left == 0 or half.left_s() < self._share_s:
             return False
         if code == KafkaError._FATAL:
             return True

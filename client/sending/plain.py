@@ -19,7 +19,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.delivery_reports import PolledProducer
 from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
-from checkback.client.kafka.queue_selection import MessageQueueSelector, choose_partition
+from checkback.client.kafka.queue_selection import BY_KEY, MessageQueueSelector, choose_partition
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.listener import one_line
 from checkback.client.message import Message, MessageQueue
@@ -37,8 +37,6 @@ from checkback.protocol.properties import Headers
 
 _log = logging.getLogger(__name__)
 
-BY_KEY: Final = -1
-"""The queue id where the key chooses the partition, as in every Kafka client."""
 LOOK_S: Final = 0.05
 """How often a send that waits looks whether its broker went away."""
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})

@@ -13,9 +13,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, cast
 
-from confluent_kafka import KafkaError
-from confluent_kafka import Message as KafkaMessage
-
 from checkback.client.kafka.delivery_reports import ThreadReport
 from checkback.client.listener import CallbackResult, LocalTransactionState
 from checkback.client.results import TransactionSendResult
@@ -36,10 +33,6 @@ class SharedReport(ThreadReport):
         self._guard = threading.Lock()
         self._is_awake = False
         self._then: list[Callable[[], None]] = []
-
-    def __call__(self, error: KafkaError | None, message: KafkaMessage) -> None:
-        """Take the report."""
-        super().__call__(error, message)
 
     def wake(self) -> None:
         """Wake the waiting thread, and call what was given to `when_awake`."""

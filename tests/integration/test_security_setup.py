@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from tests.integration.guarded import Acls, bindings_of
 from tests.integration.test_tls import Authority
 
-from checkback.client.kafka.errors import error_of
+from checkback.client.kafka.errors import cause_of
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
@@ -116,7 +116,7 @@ def write(connection: dict[str, str]) -> KafkaError | None:
     try:
         producer.produce(NAMES.half, b"x", on_delivery=lambda error, _: told.append(error))
     except KafkaException as error:
-        return error_of(error)
+        return cause_of(error)
     producer.flush(15)
     return told[0]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from checkback.client import (
     MessageQueue,
     SendStatus,
     TransactionMQProducer,
+    TransactionSendResult,
 )
 from checkback.client.options import ProducerOptions
 from checkback.protocol import properties as names
@@ -33,6 +36,7 @@ from checkback.protocol.errors import (
 from checkback.protocol.topics import TopicPlan
 from checkback.streaming.start.announce import publish_status
 
+THREADS = 48
 START_S = ProducerOptions().start_timeout_ms / 1_000
 ORDER = Message("paid", b"\x00body", keys="o-1 o-2", tags="t", properties={"a": "b"})
 
@@ -54,6 +58,38 @@ def test_a_half_carries_what_the_pipeline_needs_in_protocol_order(
     assert result.send_status is SendStatus.SEND_OK
     assert result.message_queue == MessageQueue(checkback.names.half, half.partition)
     assert result.queue_offset == half.offset
+
+
+def test_many_threads_share_requests_and_each_knows_its_own_half(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    producer = checkback.producer(listener)
+    together = Barrier(THREADS)
+
+    def send(thread: int) -> list[TransactionSendResult]:
+        together.wait(60)
+        # Every other thread's messages have a key, which chooses the partition.
+        key = b"k%d" % thread if thread % 2 else None
+        message = Message("paid", b"%d" % thread, key=key)
+        return [producer.send_message_in_transaction(message) for _ in range(10)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = list(pool.map(send, range(THREADS)))
+
+    sent = {
+        (one.message_queue.queue_id, one.queue_offset): (one.transaction_id, b"%d" % thread)
+        for thread, of_thread in enumerate(results)
+        for one in of_thread
+        if one.message_queue is not None
+    }
+    found = {
+        (half.partition, half.offset): (header(half, names.UNIQ_KEY), half.value)
+        for half in checkback.halves(THREADS * 10)
+    }
+    assert (len(sent), sent) == (THREADS * 10, found)
+    assert producer._halves.polled.rounds > 0
+    ops = {(op.partition, int(op.value)) for op in checkback.ops(THREADS * 10)}
+    assert ops == set(sent)
 
 
 @pytest.mark.parametrize(

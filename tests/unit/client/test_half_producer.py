@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,11 +13,15 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.deciding import plain_half
 from tests.unit.client.producer_playing import QuietProducer, half_producer, store, stored
 
+from checkback.client.kafka import delivery_reports
+from checkback.client.kafka.delivery_reports import ThreadReport
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.message import Message
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.results import SendStatus
+from checkback.client.sending import half_producer as half_producer_module
 from checkback.client.sending.half import Half, InDoubtIds
+from checkback.client.sending.half_producer import AwaitReport
 from checkback.protocol.errors import SendError
 
 TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
@@ -89,6 +95,66 @@ def test_a_stored_half_knows_where_it_is() -> None:
     halves = [world.store() for _ in range(3)]
     assert [(half.partition, half.offset) for half in halves] == [(0, 40), (1, 41), (2, 42)]
     assert len(world.in_doubt) == 0
+
+
+Begun = tuple[Half, Any, Iterator[AwaitReport]]
+
+
+def finish(begun: Begun) -> Half:
+    """Wait for a half that was begun."""
+    half, first, tries = begun
+    first[0].wait(first[1])
+    for report, timeout_s in tries:
+        report.wait(timeout_s)
+    return half
+
+
+class ManyHalves(World):
+    """A world in which a second half under way is gathered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: object) -> None:
+        super().__init__(*answers)
+        monkeypatch.setattr(half_producer_module, "GATHER_FROM", 2)
+        self.producer.polled.can_gather = True
+        self.first = self.begin()
+
+    def begin(self, key: bytes | None = None) -> Begun:
+        half = self.half(key)
+        tries = self.producer.store(half, ThreadReport)
+        return half, next(tries), tries
+
+
+def test_many_halves_of_a_moment_go_to_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_reports, "GATHER_S", 0.2)
+    world = ManyHalves(monkeypatch)
+    halves = [finish(begun) for begun in [world.begin() for _ in range(5)]]
+    assert [half.offset - half.partition for half in halves] == [40] * 5
+    # The polling thread may take those that are there before the others have come.
+    assert len({half.partition for half in halves}) <= 2
+    finish(world.first)
+    assert {world.store().partition for _ in range(3)} == {0, 1, 2}
+
+
+def test_a_gathered_half_that_librdkafka_does_not_take_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ManyHalves(monkeypatch, None, TypeError("a header"), BufferError())
+    with pytest.raises(SendError, match="Queue full") as failure:
+        finish(world.begin())
+    assert failure.value.fields["in_doubt"] is False
+    assert [name for _, name in world.kafka.tried] == ["id-0", "id-1", "id-2"]
+
+
+def test_a_half_that_comes_when_the_producer_is_closed_does_not_wait_for_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ManyHalves(monkeypatch)
+    world.producer.close(1)
+    world.kafka.answers.append(RuntimeError("Producer has been closed"))
+    begun = world.begin(key=b"k")
+    with pytest.raises(SendError, match="Erroneous state"):
+        finish(begun)
+    assert world.producer.polled.done == deque()
 
 
 def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:

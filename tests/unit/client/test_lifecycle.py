@@ -217,7 +217,7 @@ def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None
         looks = 3
 
         def purge(self) -> None:
-            self.purged = True
+            self.purged = self.looks > 0
 
         def __len__(self) -> int:
             self.looks -= 1

@@ -10,12 +10,13 @@ import pytest
 from confluent_kafka import KafkaError
 from tests.unit.client.producer_playing import QuietProducer, stored
 
+from checkback.client.kafka.queue_selection import BY_KEY
 from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message, MessageQueue
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
 from checkback.client.results import SendStatus
-from checkback.client.sending.plain import BY_KEY, PlainSender
+from checkback.client.sending.plain import PlainSender
 from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.protocol.properties import UNIQ_KEY
 from checkback.testing.waiting import wait_until
