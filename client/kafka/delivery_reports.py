@@ -137,7 +137,7 @@ class PolledProducer:
     ) -> None:
         self.producer: Any = open_producer()  # its published types lack close()
         self.produce = _produce_of(self.producer, is_signed=is_signed)
-        self.can_gather = isinstance(self.produce, BuiltinMethodType)
+        self.can_gather = type(self.produce) is BuiltinMethodType
         self.rounds = 0
         self.done: deque[Any] = deque()
         self._gathered: deque[dict[str, Any]] = deque()

@@ -18,6 +18,7 @@ from checkback.client import (
     SendResult,
     SendStatus,
     TransactionMQProducer,
+    TransactionSendResult,
 )
 from checkback.client.observing.counters import ClientEvent
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
@@ -28,6 +29,8 @@ from checkback.protocol.topics import TopicPlan
 ORDER = Message("paid", b"body", keys="o-1")
 BUDGET_MS = 4_000
 """Short, for the tests that see it used up, and long enough for a broker on a busy machine."""
+MANY = 32
+"""Threads whose halves are gathered."""
 STORED_LATE_MS = 1_500
 """So short that the request still stands in the broker's socket when it wakes."""
 
@@ -117,6 +120,54 @@ def test_a_broker_slower_than_the_budget_leaves_a_doubt_and_no_second_half(
     eventually(lambda: producer.counters.snapshot()[ClientEvent.DOUBT_SETTLED] == 1)
     assert header(rollback, names.COMMIT_OR_ROLLBACK) == "12"
     assert (rollback.partition, int(rollback.value)) == (half.partition, half.offset)
+
+
+def test_halves_of_many_threads_are_stored_once_while_a_broker_sleeps_and_dies(
+    checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
+) -> None:
+    producer = checkback.producer(listener, send_msg_timeout_ms=STORED_LATE_MS)
+    stopping = threading.Event()
+    results: list[TransactionSendResult] = []
+    longest_s: list[float] = []
+
+    def send() -> None:
+        while not stopping.is_set():
+            started_s = time.monotonic()
+            try:
+                results.append(producer.send_message_in_transaction(ORDER))
+            except SendError:
+                stopping.wait(0.05)  # a broker that is down refuses at once
+            longest_s.append(time.monotonic() - started_s)
+
+    threads = [threading.Thread(target=send) for _ in range(MANY)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: producer._halves.polled.rounds > 20)
+    own_broker.pause()
+    time.sleep(1.5 * STORED_LATE_MS / 1000)
+    own_broker.resume()
+    before = len(results)
+    eventually(lambda: len(results) > before + MANY)
+    own_broker.kill()
+    own_broker.restart()
+    before = len(results)
+    eventually(lambda: len(results) > before + MANY)
+    stopping.set()
+    for thread in threads:
+        thread.join(60)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert max(longest_s) < 4 * STORED_LATE_MS / 1000
+    halves = {}
+    for half in checkback.halves(len(results)):
+        assert header(half, names.UNIQ_KEY) not in halves
+        halves[header(half, names.UNIQ_KEY)] = (half.partition, half.offset)
+    for one in results:
+        assert one.message_queue is not None
+        assert halves.pop(one.transaction_id) == (one.message_queue.queue_id, one.queue_offset)
+    # A half that no result names is in doubt, and no local transaction ran for it.
+    assert all(name in producer._halves._in_doubt for name in halves)
+    assert len(listener.executed) == len(results)
 
 
 def test_a_broker_that_is_slow_within_the_budget_is_waited_for(
