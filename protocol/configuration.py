@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from checkback.protocol.connection import confluent_settings, require_free_settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.topics import TopicNames, rules_topic
+from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames, rules_topic
 
 SECRET_WORDS: Final = (
     "password",
@@ -247,6 +247,11 @@ class Settings:
     def topics(self) -> TopicNames:
         """The names of the topics."""
         return TopicNames(self.topic_prefix, rules_topic(self.acl_file))
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record that any of Checkback's topics takes."""
+        return self.max_message_bytes + 3 * HEADER_ROOM_BYTES
 
     @property
     def offsets_per_page(self) -> int:

@@ -25,7 +25,6 @@ from checkback.protocol.decided import (
 )
 from checkback.protocol.errors import PrerequisiteError
 from checkback.protocol.topics import (
-    HEADER_ROOM_BYTES,
     TopicNames,
     around_half_bytes,
     relay_group,
@@ -130,7 +129,7 @@ class Relay:
     def __post_init__(self) -> None:
         settings, connection = self.settings, self.settings.connection()
         self._names = names = settings.topics
-        bytes_max = settings.max_message_bytes + 3 * HEADER_ROOM_BYTES
+        bytes_max = settings.record_bytes_max
         ids = [
             f"{settings.application_id}-relay-{self.instance}-{turn}" for turn in range(PRODUCERS)
         ]

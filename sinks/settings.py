@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
+from checkback.protocol.topics import TopicNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,6 @@ class SinkSettings:
     def topics(self) -> TopicNames:
         """The names of the topics."""
         return self.pipeline.topics
-
-    @property
-    def message_bytes_max(self) -> int:
-        """The largest record that any of Checkback's topics takes."""
-        return self.pipeline.max_message_bytes + 3 * HEADER_ROOM_BYTES
 
     @property
     def marker_group(self) -> str:

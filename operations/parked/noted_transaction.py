@@ -26,7 +26,6 @@ from checkback.protocol.errors import BrokerError, FencedError, PrerequisiteErro
 from checkback.protocol.properties import ActionNames
 from checkback.protocol.records import OperatorFacts, note_headers
 from checkback.protocol.signed_content import is_in_time
-from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, PURGED_CODES, cause_of
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.records.sink_record import SinkRecord, sent_headers
@@ -204,7 +203,7 @@ def open_producer(settings: Settings, command: str) -> Producer:
             **settings.connection(),
             "partitioner": "murmur2_random",  # like all our other producers
             "transactional.id": f"{settings.application_id}-{command}",
-            "message.max.bytes": settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
+            "message.max.bytes": settings.record_bytes_max,
             "delivery.timeout.ms": int(TIMEOUT_S * 1_000),
             "transaction.timeout.ms": int(TIMEOUT_S * 1_000),
             "allow.auto.create.topics": False,

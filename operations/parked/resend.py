@@ -29,7 +29,7 @@ from checkback.protocol.properties import text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers
 from checkback.protocol.refusals import RecordOrigin
-from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
+from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.read.record_reader import RecordReader, RecordSource
 from checkback.sinks.records.router import Refusal, Router, as_target
@@ -49,7 +49,7 @@ class FinalPlanner:
         facts: OperatorFacts,
     ) -> None:
         self._names = settings.topics
-        self._bytes_max = settings.max_message_bytes + 3 * HEADER_ROOM_BYTES
+        self._bytes_max = settings.record_bytes_max
         self._halves, self._half_ends, self._facts = halves, half_ends, facts
         self._directory = TopicDirectory(AdminClient(connection))
         self._router = Router(self._names, self._find, facts.now_ms, measures_all=True)

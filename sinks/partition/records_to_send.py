@@ -271,7 +271,7 @@ class BatchOutputs:
             return None
         if known.shortage and topic in (self._names.refused, self._names.discarded):
             raise _unavailable(topic, known.shortage)
-        known = as_target(topic, known, self._names, self.settings.message_bytes_max)
+        known = as_target(topic, known, self._names, self.settings.pipeline.record_bytes_max)
         self._topics[topic] = known
         bytes_max = known.record_batch_bytes_max
         cut_bytes = min(known.batch_cut_bytes or bytes_max, bytes_max)

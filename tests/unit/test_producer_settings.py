@@ -51,7 +51,7 @@ def test_a_producer_is_of_its_state_partition_and_bounded_by_the_settings(
         {
             "transactional.id": SETTINGS.transactional_id(3),
             "transaction.timeout.ms": 9_000,
-            "message.max.bytes": SETTINGS.message_bytes_max,
+            "message.max.bytes": SETTINGS.pipeline.record_bytes_max,
             "client.id": "mine",
             "partitioner": "murmur2_random",
             "allow.auto.create.topics": False,

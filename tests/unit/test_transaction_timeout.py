@@ -22,7 +22,7 @@ def test_the_sink_knows_what_the_settings_say() -> None:
     assert sink.marker_group == "shop-marker-6a5b"
     assert sink.processes == 3
     assert sink.transaction_timeout_ms == LEAST_MS
-    assert sink.message_bytes_max > settings.max_message_bytes
+    assert sink.pipeline.record_bytes_max > settings.max_message_bytes
 
 
 @pytest.mark.parametrize(

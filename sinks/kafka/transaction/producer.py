@@ -263,7 +263,7 @@ class MarkedProducer:
                 mine.connection,
                 mine.transactional_id(self.state_partition),
                 mine.transaction_timeout_ms,
-                mine.message_bytes_max,
+                mine.pipeline.record_bytes_max,
                 self._rejections,
             ),
             **(self.native.client_settings if self.native is not None else {}),
