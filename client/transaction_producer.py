@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Unpack
 
 from checkback.client.checks.answers import CheckAnswers
@@ -30,7 +31,7 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.sending.half import ID_AT, Half, InDoubtIds
-from checkback.client.sending.half_producer import HalfProducer
+from checkback.client.sending.half_producer import GATHER_MS, HalfProducer
 from checkback.client.sending.op_producer import OpProducer
 from checkback.client.sending.steps import LearnTopic, RunListener, Steps, traced_steps
 from checkback.client.validation import (
@@ -252,6 +253,7 @@ class TransactionMQProducer(DefaultMQProducer):
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
             signer=signer,
+            open_gathering=partial(self._clients.half_producer, linger_ms=GATHER_MS),
         )
         self._closers.append(lambda left_s: self._halves.close(left_s()))
         # Not over the halves' producer: a lost op must not cost them that.

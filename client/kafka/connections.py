@@ -89,7 +89,7 @@ class KafkaClients:
         """The brokers as they were given."""
         return str(self._base["bootstrap.servers"])
 
-    def half_producer(self, on_error: Callable[[Any], None]) -> Producer:
+    def half_producer(self, on_error: Callable[[Any], None], linger_ms: float = 0) -> Producer:
         """Open a producer whose own tries on the same partition store a record at most once."""
         return self._open_producer(
             on_error,
@@ -98,7 +98,7 @@ class KafkaClients:
                 "acks": "all",
                 "max.in.flight": HALF_REQUESTS_IN_FLIGHT,
                 "retries": HALF_RETRIES,
-                "linger.ms": 0,
+                "linger.ms": linger_ms,
             },
         )
 

@@ -12,9 +12,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
-from types import BuiltinMethodType, MethodDescriptorType
+from types import MethodDescriptorType
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -25,11 +24,6 @@ from checkback.client.kafka.errors import cause_of
 _log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.15
-GATHER_S: Final = 0.0005
-"""For how long records are gathered: a request costs client and broker more than a record does."""
-ROUNDS_AFTER: Final = int(POLL_S / GATHER_S)
-"""The polling thread looks for gathered records this often after the last one. Then it waits for
-reports again, and a record that comes at that moment waits for POLL_S at most."""
 DRAIN_LOOK_S: Final = 0.005
 JOIN_S: Final = 1.0
 
@@ -48,7 +42,7 @@ class DeliveryReport(ABC):
         self.error: KafkaError | None = None
         self.message: Message | None = None
 
-    def __call__(self, error: KafkaError | None, message: Message | None) -> None:
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Take the report; called inside the poll."""
         self.error = error
         self.message = message
@@ -106,8 +100,7 @@ def _produce_of(producer: Any, *, is_signed: bool) -> Callable[..., None]:
     for kind in type(producer).__mro__:
         own = vars(kind).get("produce")
         if type(own) is MethodDescriptorType:  # an agent's wrapper claims to be an instance
-            bound: Callable[..., None] = own.__get__(producer)
-            return bound
+            return partial(own, producer)
     return watched
 
 
@@ -121,9 +114,6 @@ class PolledProducer:
 
     Attributes:
         produce: sends a record; its arguments are given by name.
-        can_gather: whether the polling thread may send records. It may not where an agent watches
-            the application: the agent finds a caller's trace only in the caller's thread.
-        rounds: how often the polling thread sent what was gathered.
     """
 
     def __init__(
@@ -137,10 +127,7 @@ class PolledProducer:
     ) -> None:
         self.producer: Any = open_producer()  # its published types lack close()
         self.produce = _produce_of(self.producer, is_signed=is_signed)
-        self.can_gather = type(self.produce) is BuiltinMethodType
-        self.rounds = 0
         self.done: deque[Any] = deque()
-        self._gathered: deque[dict[str, Any]] = deque()
         self._sample = sample
         self._pause_s = pause_s
         self._closing = threading.Event()
@@ -159,16 +146,6 @@ class PolledProducer:
             return KafkaError(KafkaError._STATE)  # it was closed meanwhile
         return None
 
-    def gather(self, **record: Any) -> None:
-        """Have the polling thread give a record to librdkafka, with all others of a moment.
-
-        Its report comes in any case, without a message where librdkafka did not take it.
-        """
-        self._gathered.append(record)
-        if self._closing.is_set():  # the polling thread may be gone
-            self._send_gathered()
-            self._wake()
-
     def abandon(self) -> None:
         """Have the polling thread close a producer that librdkafka gave up."""
         self._closing.set()
@@ -178,9 +155,8 @@ class PolledProducer:
         deadline_s = time.monotonic() + timeout_s
         # The callback of a send may shut its producer down, in the thread that polls.
         is_polling = threading.current_thread() is self._thread
-        while (left := len(self.producer) + len(self._gathered)) and time.monotonic() < deadline_s:
+        while (left := len(self.producer)) and time.monotonic() < deadline_s:
             if is_polling:
-                self._send_gathered()
                 self.producer.poll(DRAIN_LOOK_S)
             else:
                 time.sleep(DRAIN_LOOK_S)
@@ -191,16 +167,9 @@ class PolledProducer:
 
     def _run(self) -> None:
         poll, done, closing = self.producer.poll, self.done, self._closing
-        rounds_left = 0
         while not closing.is_set():
             try:
-                if self._gathered:
-                    rounds_left = ROUNDS_AFTER
-                    self._send_gathered()
-                if rounds_left:
-                    rounds_left -= 1
-                    time.sleep(GATHER_S)
-                poll(0 if rounds_left else POLL_S)
+                poll(POLL_S)
                 if done:
                     self._wake()
                 if self._pause_s:
@@ -213,21 +182,6 @@ class PolledProducer:
         poll(0)
         self._wake()
         self.producer.close()
-        self._send_gathered()
-        self._wake()
-
-    def _send_gathered(self) -> None:
-        """Give librdkafka what was gathered; report what it does not take."""
-        self.rounds += 1
-        with suppress(IndexError):  # another thread may take the last one
-            while self._gathered:
-                record = self._gathered.popleft()
-                try:
-                    error = self.hand_over(**record)
-                except Exception as problem:
-                    error = cause_of(problem)
-                if error is not None:
-                    record["on_delivery"](error, None)
 
     def _wake(self) -> None:
         done = self.done

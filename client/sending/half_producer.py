@@ -21,14 +21,15 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.kafka.broker_watch import BrokerWatch
 from checkback.client.kafka.clock import BrokerClock, steady_ms
-from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer
+from checkback.client.kafka.delivery_reports import DeliveryReport, PolledProducer, ThreadReport
 from checkback.client.kafka.errors import NOT_SAFELY_STORED, REFUSALS
 from checkback.client.kafka.queue_selection import BY_KEY, choose_partition
 from checkback.client.kafka.topics import TopicFacts
+from checkback.client.listener import one_line
 from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.sending.half import Half, InDoubtIds
 from checkback.metrics.log_lines import facts
-from checkback.protocol.errors import SendError
+from checkback.protocol.errors import ConfigurationError, SendError
 from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
@@ -38,13 +39,16 @@ NOT_RUN: Final = "The local transaction did not run."
 SHARE_OF_A_TRY: Final = 0.3
 """Share of the budget after which a half is tried elsewhere, when its broker is away. A try with
 less left would end in doubt because of the time, not because of a broker."""
-GATHER_FROM: Final = 16
-"""From this many halves under way at once they are gathered, and those of a moment go to one
-partition, so in one request. With 8 threads that gains nothing."""
+GATHER_FROM: Final = 40
+"""From this many threads that wait for a half, a producer gathers halves: they share requests."""
+GATHER_MS: Final = 0.5
+SHARED_TURN_S: Final = 0.01
+"""How long gathered halves without a key go to the same partition."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
 
+OpenProducer = Callable[[Callable[[Any], None]], Producer]
 AwaitReport = tuple[DeliveryReport, float]
 """A report that has to be waited for, and the longest time to wait."""
 
@@ -58,11 +62,13 @@ class HalfProducer:
         counters: count further tries and halves in doubt.
         avoid_faults: whether to avoid slow and failing brokers for a while.
         signer: signs each half as it is sent, None for no signature.
+        open_gathering: opens a producer that waits for further records before it sends one; None
+            for never.
     """
 
     def __init__(
         self,
-        open_producer: Callable[[Callable[[Any], None]], Producer],
+        open_producer: OpenProducer,
         half_topic: str,
         facts: TopicFacts,
         in_doubt: InDoubtIds,
@@ -73,9 +79,12 @@ class HalfProducer:
         tries_max: int,
         avoid_faults: bool,
         signer: RecordSigner | None = None,
+        open_gathering: OpenProducer | None = None,
     ) -> None:
         self.brokers = BrokerWatch()
         self._open_producer = open_producer
+        self._open_gathering = open_gathering
+        self._gathering: PolledProducer | None = None
         self._is_closed = False
         self._half_topic = half_topic
         self._facts = facts
@@ -91,7 +100,7 @@ class HalfProducer:
         self._under_way: deque[None] = deque()
         self._short_until_s: dict[int, float] = {}
         self._renewing = threading.Lock()
-        self.polled = self._open()
+        self.polled = self._open(open_producer)
 
     def store(
         self, half: Half, new_report: Callable[[deque[Any]], DeliveryReport]
@@ -104,23 +113,23 @@ class HalfProducer:
         """
         tried: set[int] = set()
         by_turns = half.key is None
-        under_way = self._under_way
+        # A database transaction's halves come together anyway, and those of an event loop, too.
+        under_way = self._under_way if new_report is ThreadReport else deque[None]()
         under_way.append(None)
         try:
             for left in range(self._tries_max - 1, -1, -1):
-                polled = self.polled
-                gathers = polled.can_gather and len(under_way) >= GATHER_FROM
-                turn = polled.rounds if gathers else next(self._turns)
-                partition = self._next_partition(tried, turn) if by_turns else BY_KEY
+                are_many = len(under_way) >= GATHER_FROM
+                polled = self._gatherer() if are_many else self.polled
+                partition = self._next_partition(tried, are_many) if by_turns else BY_KEY
                 report: Any = new_report(polled.done)
-                send = polled.gather if gathers else polled.hand_over
-                problem = self._hand_over(send, half, partition, report)
+                problem = self._hand_over(polled, half, partition, report)
                 if problem is None:
                     movable = left > 0 and by_turns
                     # Another try begins only when more than that is left.
                     yield report, self._share_s
-                    is_silent = report.message is None and report.error is None
-                    if is_silent and not (movable and self._leader_is_down(partition, tried)):
+                    if report.message is None and not (
+                        movable and self._leader_is_down(partition, tried)
+                    ):
                         yield report, half.left_s()
                     if self._is_stored(half, report):
                         if not self._is_untimely(half, report):
@@ -146,9 +155,12 @@ class HalfProducer:
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
-            if self._is_closed or used is not self.polled:
+            if self._is_closed or used not in (self.polled, self._gathering):
                 return
-            self.polled = self._open()
+            if used is self.polled:
+                self.polled = self._open(self._open_producer)
+            else:
+                self._gathering = None
         _log.warning("librdkafka gave up a producer; opened another")
         used.abandon()
 
@@ -156,18 +168,35 @@ class HalfProducer:
         """Send the halves that wait, then close."""
         with self._renewing:
             self._is_closed = True
-        self.polled.close(timeout_s)
+        until_s = time.monotonic() + timeout_s
+        for polled in filter(None, (self.polled, self._gathering)):
+            polled.close(max(0.0, until_s - time.monotonic()))
 
-    def _open(self) -> PolledProducer:
+    def _gatherer(self) -> PolledProducer:
+        """Return the producer that gathers halves; where it can't be opened, the other one."""
+        if self._gathering is None and self._open_gathering is not None:
+            self._begin_to_gather(self._open_gathering)
+        return self._gathering or self.polled
+
+    def _begin_to_gather(self, open_producer: OpenProducer) -> None:
+        with self._renewing:
+            if self._gathering is not None or self._is_closed:
+                return
+            try:
+                self._gathering = self._open(open_producer)
+            except (ConfigurationError, RuntimeError) as error:  # no thread is left
+                _log.warning("Halves are not gathered: %s", one_line(error))
+
+    def _open(self, open_producer: OpenProducer) -> PolledProducer:
         return PolledProducer(
-            lambda: self._open_producer(self.brokers.connection_failed),
+            lambda: open_producer(self.brokers.connection_failed),
             f"checkback-{self._half_topic}",
             self._sample,
             is_signed=self._signer is not None,
         )
 
     def _hand_over(
-        self, send: Callable[..., KafkaError | None], half: Half, partition: int, report: Any
+        self, polled: PolledProducer, half: Half, partition: int, report: Any
     ) -> KafkaError | None:
         """Give a half to librdkafka; return why it did not take it, None when it did."""
         headers = half.headers
@@ -175,7 +204,7 @@ class HalfProducer:
             # Signed for each try: the time has changed, and perhaps the id.
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
-        return send(
+        return polled.hand_over(
             topic=self._half_topic,
             value=half.body,
             key=half.key,
@@ -214,9 +243,10 @@ class HalfProducer:
         self._clock.learn(stored_at_ms, steady_ms())
         return True
 
-    def _next_partition(self, tried: set[int], turn: int) -> int:
-        """Return the partition in turn, among those that are best to take."""
+    def _next_partition(self, tried: set[int], are_many: bool) -> int:
+        """Return the next partition in turn, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
+        turn = int(time.monotonic() / SHARED_TURN_S) if are_many else next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()

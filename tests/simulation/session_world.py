@@ -137,7 +137,6 @@ class FakePolled:
     """librdkafka's producer: it has records under way, and dies with its process."""
 
     hand_over: Any = PolledProducer.hand_over
-    can_gather = False
 
     def __init__(self, process: Process) -> None:
         self.done: deque[Any] = deque()

@@ -173,7 +173,7 @@ class Clients:
         self.ops: list[Producer] = []
         self.plain: list[Producer] = []
 
-    def half_producer(self, _: object) -> Producer:
+    def half_producer(self, _: object, **__: object) -> Producer:
         self.halves.append(Producer())
         return self.halves[-1]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.deciding import plain_half
 from tests.unit.client.producer_playing import QuietProducer, half_producer, store, stored
 
-from checkback.client.kafka import delivery_reports
 from checkback.client.kafka.delivery_reports import ThreadReport
 from checkback.client.kafka.topics import TopicFacts
 from checkback.client.message import Message
@@ -22,6 +20,7 @@ from checkback.client.results import SendStatus
 from checkback.client.sending import half_producer as half_producer_module
 from checkback.client.sending.half import Half, InDoubtIds
 from checkback.client.sending.half_producer import AwaitReport
+from checkback.client.sessions.sent import SharedReport
 from checkback.protocol.errors import SendError
 
 TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
@@ -39,8 +38,11 @@ class Kafka(QuietProducer):
         self.waiting: queue.Queue[tuple[Any, KafkaError | None, Any]] = queue.Queue()
         self.on_error: Any = None
         self.opened = 0
+        self.open_error: Exception | None = None
 
     def open(self, on_error: Any) -> Any:
+        if self.open_error is not None:
+            raise self.open_error
         self.on_error = on_error
         self.opened += 1
         return self
@@ -97,64 +99,73 @@ def test_a_stored_half_knows_where_it_is() -> None:
     assert len(world.in_doubt) == 0
 
 
-Begun = tuple[Half, Any, Iterator[AwaitReport]]
-
-
-def finish(begun: Begun) -> Half:
-    """Wait for a half that was begun."""
-    half, first, tries = begun
-    first[0].wait(first[1])
-    for report, timeout_s in tries:
-        report.wait(timeout_s)
-    return half
-
-
 class ManyHalves(World):
-    """A world in which a second half under way is gathered."""
+    """A world in which a second half under way is gathered, by a producer of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: object) -> None:
-        super().__init__(*answers)
+        super().__init__()
         monkeypatch.setattr(half_producer_module, "GATHER_FROM", 2)
-        self.producer.polled.can_gather = True
-        self.first = self.begin()
+        monkeypatch.setattr(half_producer_module, "SHARED_TURN_S", 3_600.0)
+        self.gathering = Kafka(*answers)
+        self.producer = half_producer(
+            self.kafka.open, leaders=(1, 2, 3), in_doubt=self.in_doubt, counters=self.counters,
+            tries_max=3, open_gathering=self.gathering.open,
+        )  # fmt: skip
+        self.first = self.begin(ThreadReport)
 
-    def begin(self, key: bytes | None = None) -> Begun:
-        half = self.half(key)
-        tries = self.producer.store(half, ThreadReport)
-        return half, next(tries), tries
+    def begin(self, report: Any) -> Generator[AwaitReport, None, None]:
+        tries = self.producer.store(self.half(), report)
+        next(tries)
+        return tries
 
 
-def test_many_halves_of_a_moment_go_to_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_reports, "GATHER_S", 0.2)
+def test_halves_of_many_threads_are_gathered_on_one_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = ManyHalves(monkeypatch)
-    halves = [finish(begun) for begun in [world.begin() for _ in range(5)]]
-    assert [half.offset - half.partition for half in halves] == [40] * 5
-    # The polling thread may take those that are there before the others have come.
-    assert len({half.partition for half in halves}) <= 2
-    finish(world.first)
-    assert {world.store().partition for _ in range(3)} == {0, 1, 2}
+    assert world.gathering.opened == 0
+    halves = [world.store() for _ in range(4)]
+    assert len({half.partition for half in halves}) == 1
+    assert (world.gathering.opened, len(world.gathering.tried), len(world.kafka.tried)) == (1, 4, 1)
+    world.first.close()
+    assert [world.store().partition for _ in range(2)] == [1, 2]
+    assert (len(world.gathering.tried), len(world.kafka.tried)) == (4, 3)
+    world.producer.close(1)
+    assert (world.kafka.is_closed, world.gathering.is_closed) == (True, True)
 
 
-def test_a_gathered_half_that_librdkafka_does_not_take_is_reported(
+def test_halves_of_a_database_transaction_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ManyHalves(monkeypatch)
+    under_way = [world.begin(SharedReport) for _ in range(3)]
+    assert (world.gathering.opened, len(world.kafka.tried)) == (0, 4)
+    del under_way
+    world.producer.close(1)
+
+
+def test_a_gathering_producer_that_librdkafka_gave_up_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = ManyHalves(monkeypatch, None, TypeError("a header"), BufferError())
-    with pytest.raises(SendError, match="Queue full") as failure:
-        finish(world.begin())
-    assert failure.value.fields["in_doubt"] is False
-    assert [name for _, name in world.kafka.tried] == ["id-0", "id-1", "id-2"]
+    world = ManyHalves(monkeypatch, KafkaError(KafkaError._FATAL))
+    others = world.kafka.opened
+    world.store()
+    assert (world.gathering.opened, world.kafka.opened) == (2, others)
+    world.producer.close(1)
 
 
-def test_a_half_that_comes_when_the_producer_is_closed_does_not_wait_for_its_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_no_thread_is_left_halves_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ManyHalves(monkeypatch)
+    world.gathering.open_error = RuntimeError("can't start new thread")
+    world.store()
+    assert (len(world.gathering.tried), len(world.kafka.tried)) == (0, 2)
+    world.producer.close(1)
+
+
+def test_after_the_shutdown_no_producer_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ManyHalves(monkeypatch)
     world.producer.close(1)
-    world.kafka.answers.append(RuntimeError("Producer has been closed"))
-    begun = world.begin(key=b"k")
-    with pytest.raises(SendError, match="Erroneous state"):
-        finish(begun)
-    assert world.producer.polled.done == deque()
+    with suppress(SendError):
+        world.begin(ThreadReport)
+    assert world.gathering.opened == 0
 
 
 def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from confluent_kafka import Producer as KafkaProducer
 from tests.unit.client.producer_playing import Producer, in_a_loop, stored
 
 from checkback.client.asyncio_producer import EventLoopReports
@@ -51,22 +50,6 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     waiting.join(60)
     assert not waiting.is_alive()
     assert (producer.is_purged, producer.is_closed) == (True, True)
-
-
-def test_records_of_librdkafkas_own_producer_may_be_gathered() -> None:
-    settings = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0}
-    polled = PolledProducer(lambda: KafkaProducer(settings), "test")
-    assert polled.can_gather
-    reports = [ThreadReport(polled.done) for _ in range(3)]
-    for report in reports:
-        polled.gather(topic="t", value=b"x", partition=0, on_delivery=report)
-    assert polled.close(30) == 0
-    assert [report.error for report in reports] == [None] * 3
-    late = ThreadReport(polled.done)
-    polled.gather(topic="t", value=b"x", partition=0, on_delivery=late)
-    late.wait(30)
-    assert late.error is not None
-    assert late.error.code() == KafkaError._STATE
 
 
 @in_a_loop
