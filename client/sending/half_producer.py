@@ -42,6 +42,7 @@ less left would end in doubt because of the time, not because of a broker."""
 GATHER_FROM: Final = 40
 """From this many threads that wait for a half, a producer gathers halves: they share requests."""
 GATHER_MS: Final = 0.5
+"""How long a gathered half waits for others."""
 SHARED_TURN_S: Final = 0.01
 """How long gathered halves without a key go to the same partition."""
 SHORT_OF_REPLICAS_S: Final = 5.0
@@ -155,12 +156,14 @@ class HalfProducer:
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
-            if self._is_closed or used not in (self.polled, self._gathering):
+            if self._is_closed:
                 return
             if used is self.polled:
                 self.polled = self._open(self._open_producer)
-            else:
+            elif used is self._gathering:
                 self._gathering = None
+            else:
+                return
         _log.warning("librdkafka gave up a producer; opened another")
         used.abandon()
 
