@@ -80,24 +80,13 @@ class RelayMark:
     halves_from: int
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenUntil:
-    """What the job has read of a partition when it had written a batch. Appended behind the batch.
-
-    Args:
-        decided: offset in the decided partition after the last record of the batch.
-        half: the same in the half partition.
-    """
-
-    decided: int
-    half: int
-
-
-PartitionNote = Taken | Closed | RelayMark | WrittenUntil
+PartitionNote = Taken | Closed | RelayMark
 """A record about a partition, not about an op."""
 _KINDS: Final[dict[str, type[PartitionNote]]] = {
-    "taken": Taken, "closed": Closed, "mark": RelayMark, "written": WrittenUntil
-}  # fmt: skip
+    "taken": Taken,
+    "closed": Closed,
+    "mark": RelayMark,
+}
 _FIELDS: Final = {kind: [one.name for one in fields(kind)] for kind in _KINDS.values()}
 NOTE_HEADERS: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
 OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}

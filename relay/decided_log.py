@@ -1,12 +1,11 @@
-"""Reads the decided topic: who takes the ops, and how far the job has written (rules 9 and 10)."""
+"""Reads the end of the decided topic at a start: who takes the ops (rule 9), and the last op."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from checkback.protocol.decided import Closed, RelayMark, Taken, WrittenUntil, partition_note
-from checkback.relay.partition import NOWHERE, JobPosition
+from checkback.protocol.decided import Closed, RelayMark, Taken, partition_note
 from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
 GROUP_OPS_MAX: Final = 3_000
@@ -23,35 +22,26 @@ class DecidedPartition:
     Args:
         begin: the offset where reading began.
         end: the end of the partition when it was asked for.
+        ops_end: no op stands at or behind this offset; before `begin`, one may stand anywhere.
     """
 
     begin: int
     end: int
     position: int
+    ops_end: int
     taken: Taken | None = None
     position_of_marks: int = 0
     is_closed: bool = False
-    job: JobPosition = NOWHERE
-    _last_op: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._last_op = self.begin - 1  # an op may stand there: it was not read
 
     @property
     def is_read(self) -> bool:
         """Whether it was read up to its end."""
         return self.position >= self.end
 
-    def read_to(self, offset: int) -> None:
-        """Note that all records below an offset were read."""
-        self.position = max(self.position, offset)
-        if self.job.decided > self._last_op:  # no op follows what the job has written
-            self.job = self.job._replace(decided=max(self.job.decided, self.position))
-
     def take(self, offset: int, record: PlacedRecord | None) -> None:
         """Take the next record; None: all records below the offset were read."""
         if record is None:
-            self.read_to(offset)
+            self.position = max(self.position, offset)
             return
         # Notes have no key; reading headers costs more.
         headers = readable_headers(record) if record.key() is None else []
@@ -63,14 +53,12 @@ class DecidedPartition:
             case RelayMark() as mark:
                 self.taken, self.is_closed = Taken(mark.ops_from, mark.halves_from), False
                 self.position_of_marks = mark.position
-            case WrittenUntil() as written:
-                self.job = JobPosition(written.decided, written.half)
             case _:
-                self._last_op = offset
-        self.read_to(offset + 1)
+                self.ops_end = offset + 1
+        self.position = offset + 1
 
 
 def before(end: int, offsets: int = LOOK_BACK) -> DecidedPartition:
     """Return a partition that is read from a number of offsets before its end on."""
     begin = max(0, end - offsets)
-    return DecidedPartition(begin, end, begin)
+    return DecidedPartition(begin, end, begin, begin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.errors import BrokerError
 from checkback.relay.decided_log import GROUP_OPS_MAX
+from checkback.relay.partition import JobPosition
 from checkback.sinks.kafka.read.errors import require_passing
 from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
 from checkback.sinks.kafka.read.poll import polled
@@ -35,6 +37,8 @@ METADATA_S: Final = 1.0
 ASK_S: Final = 5.0
 ASK_AGAIN_S: Final = 20.0
 """How long requests are repeated while brokers are down or elect leaders."""
+ASK_JOB_S: Final = 0.2
+"""The job commits its offsets once a second at most."""
 MEMBER: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -109,19 +113,8 @@ class Inputs:
             BrokerError: the brokers refuse.
         """
         wanted = [TopicPartition(self.topic, number) for number in self.assigned]
-        try:
-            # One try: where the coordinator is still looked for, the next step asks again.
-            found = committed_offsets(self._consumer, wanted, until_s=time.monotonic())
-        except KafkaException as error:
-            cause = cause_of(error)
-            if cause.code() in UNREAD or cause.retriable():
-                return None
-            raise BrokerError(
-                f"The position of the group {self.group} can't be read: {cause.str()}.",
-                remedy="Check the brokers, and the relay's rights on its group.",
-                code=cause.name(),
-            ) from error
-        return {place.partition: place.offset for place in found if place.offset >= 0}
+        found = positions_of(self._consumer, self.group, wanted)
+        return None if found is None else {at: offset for (_, at), offset in found.items()}
 
     def read(self, places: Sequence[TopicPartition]) -> None:
         """Read these partitions, each from its offset on, and no others."""
@@ -215,6 +208,77 @@ class AskedEnds:
         if any(one.exception() is not None for one in answers.values()):
             return self._asked_s, ends(self.admin, self.topic, [at.partition for at in answers])
         return self._asked_s, {at.partition: one.result().offset for at, one in answers.items()}
+
+
+class AskedJob:
+    """Asks how far the job has read and written: the offsets that it commits (rule 10).
+
+    A thread asks and nothing waits for it: librdkafka's call that does not wait can end the process
+    (librdkafka #3663, #4605).
+
+    Args:
+        group: the consumer group for which the job commits its offsets.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], group: str, decided: str, half: str) -> None:
+        self._consumer = Consumer({**connection, "group.id": group, "enable.auto.commit": False})
+        self._group, self._decided, self._half = group, decided, half
+        self._thread = ThreadPoolExecutor(1)
+        self._answer: Future[dict[tuple[str, int], int] | None] | None = None
+        self._asked_s = float("-inf")
+
+    def ask(self, numbers: Iterable[int]) -> None:
+        """Ask for partitions, unless the last question is young or has no answer."""
+        now_s = time.monotonic()
+        if self._answer is not None or now_s - self._asked_s < ASK_JOB_S:
+            return
+        wanted = [TopicPartition(of, at) for at in numbers for of in (self._decided, self._half)]
+        if wanted:
+            self._asked_s = now_s
+            self._answer = self._thread.submit(positions_of, self._consumer, self._group, wanted)
+
+    def answer(self) -> dict[int, JobPosition]:
+        """Return how far the job has come in partitions, by the last answer, once.
+
+        Raises:
+            BrokerError: the brokers refuse.
+        """
+        if self._answer is None or not self._answer.done():
+            return {}
+        found, self._answer = self._answer.result() or {}, None
+        numbers = {at for _, at in found}
+        return {
+            at: JobPosition(found.get((self._decided, at), 0), found.get((self._half, at), 0))
+            for at in numbers
+        }
+
+    def close(self) -> None:
+        """Wait for the last question, and close the connections."""
+        self._thread.shutdown()
+        self._consumer.close()
+
+
+def positions_of(
+    consumer: Consumer, group: str, wanted: list[TopicPartition]
+) -> dict[tuple[str, int], int] | None:
+    """Return what a group has committed; None if the brokers can't say it yet.
+
+    Raises:
+        BrokerError: the brokers refuse.
+    """
+    try:
+        # One try: where the coordinator is still looked for, the caller asks again.
+        found = committed_offsets(consumer, wanted, until_s=time.monotonic())
+    except KafkaException as error:
+        cause = cause_of(error)
+        if cause.code() in UNREAD or cause.retriable():
+            return None
+        raise BrokerError(
+            f"The position of the group {group} can't be read: {cause.str()}.",
+            remedy="Check the brokers, and the relay's rights on the group.",
+            code=cause.name(),
+        ) from error
+    return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
 
 def ends(admin: AdminClient, topic: str, numbers: Iterable[int]) -> dict[int, int]:

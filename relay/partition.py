@@ -65,7 +65,7 @@ class RelayedOp(NamedTuple):
 
 
 class JobPosition(NamedTuple):
-    """An offset on the decided partition and one on the half partition."""
+    """How far the job has read and written: offsets of the decided and of the half partition."""
 
     decided: int
     half: int
@@ -248,6 +248,11 @@ class RelayPartition:
         if key is None or not self.is_ordered:
             return False
         return not self._has_written(self.behind) or key in self._blocked
+
+    @property
+    def awaits_job(self) -> bool:
+        """Whether commits are passed until the job has come further (rule 10)."""
+        return self.is_ordered and (bool(self._blocked) or not self._has_written(self.behind))
 
     def _has_written(self, place: JobPosition) -> bool:
         return self.job.decided >= place.decided and self.job.half >= place.half

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -31,7 +31,7 @@ from checkback.protocol.topics import (
 )
 from checkback.relay.decided_log import GROUP_OPS_MAX, DecidedPartition, before
 from checkback.relay.finals import Finals
-from checkback.relay.inputs import AskedEnds, Inputs, Read, ends
+from checkback.relay.inputs import AskedEnds, AskedJob, Inputs, Read, ends
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
 from checkback.relay.partition import NOT_YET, JobPosition, ReadOp, RelayedOp, RelayPartition
 from checkback.relay.reading import RecordRules, parsed_op
@@ -116,12 +116,14 @@ class Relay:
     _inputs: Inputs = field(init=False)
     _op_ends: AskedEnds = field(init=False)
     _half_ends: AskedEnds = field(init=False)
+    _job: AskedJob = field(init=False)
     _turns: Turns = field(init=False)
     _finals: Finals = field(init=False)
     _time: BrokerTime = field(default_factory=BrokerTime)
     _rebalances: int = 0
+    _unplaced: list[int] = field(default_factory=list)
+    """Assigned partitions of which no position is known yet."""
     _starts: dict[int, _Start] = field(default_factory=dict)
-    _log: dict[int, DecidedPartition] = field(default_factory=dict)
     _failed: list[RelayedOp] = field(default_factory=list)
     _mark_s: float = 0.0
     _next_group_s: float = 0.0
@@ -136,6 +138,7 @@ class Relay:
         self._admin = AdminClient(connection)
         self._op_ends = AskedEnds(self._admin, names.op)
         self._half_ends = AskedEnds(self._admin, names.half)
+        self._job = AskedJob(connection, settings.application_id, names.decided, names.half)
         batch_bytes_max = batch_size(around_half_bytes(settings.max_message_bytes))
         self._turns = Turns(connection, ids, names.decided, bytes_max, batch_bytes_max)
         directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
@@ -152,7 +155,7 @@ class Relay:
         assigned = self._inputs.assigned
         if self._inputs.metadata is None or (assigned and not self.partitions):
             return False
-        return all(number in self._log and self._log[number].is_read for number in self._starts)
+        return all(start.log.is_read for start in self._starts.values())
 
     @property
     def memory_bytes(self) -> int:
@@ -184,10 +187,11 @@ class Relay:
         self._take(self._inputs.poll(AWAITED_S if waits else IDLE_S))
         if self._rebalances != self._inputs.rebalances:
             self._begin_again()
-        if self._starts:
+        if self._unplaced or self._starts:
             self._start()
         now_s = time.monotonic()
         self._learn_half_ends(now_s)
+        self._learn_job()
         group = self._group(now_s)
         is_due = self._marks_are_due(now_s)
         if group or is_due:
@@ -198,6 +202,7 @@ class Relay:
         """Leave the group, and close all connections."""
         self._turns.close()
         self._inputs.close()
+        self._job.close()
 
     # Reading
 
@@ -208,7 +213,8 @@ class Relay:
         for read in reads:
             found = self.partitions.get(read.partition)
             if read.topic == decided:
-                self._take_decided(read, found)
+                if read.partition in self._starts:
+                    self._starts[read.partition].log.take(read.offset, read.record)
             elif found is not None:
                 take = self._take_half if read.topic == half else self._take_op
                 take(read, found, now_s)
@@ -239,37 +245,29 @@ class Relay:
             half = None if identity is None else HeldHalf(record, identity, now_s)
             found.read_half(read.offset, half)
 
-    def _take_decided(self, read: Read, found: RelayPartition | None) -> None:
-        log = self._log.get(read.partition)
-        if log is None:
-            return
-        log.take(read.offset, read.record)
-        if found is not None and self._is_ordered and found.job != log.job:
-            found.job_has_written(log.job)
-
     # A start of partitions (rules 6 and 9)
 
     def _begin_again(self) -> None:
         self._rebalances = self._inputs.rebalances
-        for kept in (self.partitions, self._failed, self._log):
+        for kept in (self.partitions, self._failed, self._starts):
             kept.clear()
-        self._starts = {number: _Start() for number in self._inputs.assigned}
+        self._unplaced = [*self._inputs.assigned]
 
     def _start(self) -> None:
         """Take the next step of the start: the position, then ends, then who takes the ops."""
-        is_first = not self._log
-        if is_first:
+        numbers = self._unplaced
+        if numbers:
             positions = self._inputs.positions()
             if positions is None or self._rebalances != self._inputs.rebalances:
                 return
-            halves = self._ends(self._names.half, self._starts)
-            decided = self._ends(self._names.decided, self._starts)
+            halves = self._ends(self._names.half, numbers)
+            decided = self._ends(self._names.decided, numbers)
             self._starts = {
-                number: _Start(positions.get(number, 0), halves[number]) for number in self._starts
+                at: _Start(positions.get(at, 0), halves[at], before(decided[at])) for at in numbers
             }
-            self._log = {number: before(end) for number, end in decided.items()}
-        read = [number for number in self._starts if self._log[number].is_read]
-        if any([is_first, *map(self._go_on, read)]):
+            self._unplaced = []
+        read = [number for number, start in self._starts.items() if start.log.is_read]
+        if any([bool(numbers), *map(self._go_on, read)]):
             self._read_on()
 
     def _go_on(self, number: int) -> bool:
@@ -278,7 +276,8 @@ class Relay:
         Returns:
             Whether something else is to be read than before.
         """
-        log = self._log[number]
+        start = self._starts[number]
+        log = start.log
         if log.is_closed:
             raise PrerequisiteError(
                 f"The job takes the ops of partition {number} itself: its last start was "
@@ -287,9 +286,9 @@ class Relay:
                 partition=number,
             )
         if log.taken is None:
-            self._log[number] = before(log.end, log.end) if log.begin > 0 else log
+            start.log = before(log.end, log.end) if log.begin > 0 else log
             return log.begin > 0
-        start = self._starts.pop(number)
+        del self._starts[number]
         half_end = max(start.half_end, log.taken.halves_from)
         self.partitions[number] = RelayPartition(
             number,
@@ -298,8 +297,7 @@ class Relay:
             half_end,
             HalfMemory(0),
             self._is_ordered,
-            JobPosition(log.position, half_end),
-            log.job,
+            JobPosition(log.ops_end, half_end),
         )
         share = self.settings.relay_memory_bytes_max // len(self.partitions)
         for partition in self.partitions.values():
@@ -307,12 +305,11 @@ class Relay:
         return True
 
     def _read_on(self) -> None:
-        """Read what is served, and the decided topic where it is needed."""
+        """Read what is served, and the decided topic of what starts."""
         names = self._names
         places = [
-            TopicPartition(names.decided, number, log.position)
-            for number, log in self._log.items()
-            if self._is_ordered or number in self._starts
+            TopicPartition(names.decided, number, start.log.position)
+            for number, start in self._starts.items()
         ]
         for number, one in self.partitions.items():
             one.rests = False
@@ -336,6 +333,13 @@ class Relay:
         for number, end in found.items():
             if number in self.partitions:
                 self.partitions[number].learn_half_end(end, asked_s)
+
+    def _learn_job(self) -> None:
+        """Ask how far the job has come, for partitions that wait for it (rule 10)."""
+        self._job.ask(number for number, one in self.partitions.items() if one.awaits_job)
+        for number, job in self._job.answer().items():
+            if number in self.partitions:
+                self.partitions[number].job_has_written(job)
 
     def _marks_are_due(self, now_s: float) -> bool:
         """Ask where op partitions end when a mark is due; it is written when the answer is there.
@@ -434,16 +438,19 @@ class Relay:
         self._failed = []
 
 
-class _Start(NamedTuple):
-    """Where a partition's reading starts.
+@dataclass(slots=True)
+class _Start:
+    """A start of a partition.
 
     Args:
         position: the group's in the op partition.
         half_end: the end of the half partition, asked for after that.
+        log: what was read of the decided partition.
     """
 
-    position: int = 0
-    half_end: int = 0
+    position: int
+    half_end: int
+    log: DecidedPartition
 
 
 def _mark(topic: str, partition: RelayPartition) -> SinkRecord:

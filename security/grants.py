@@ -116,7 +116,7 @@ def pipeline_grants(
             _topic(one, (DESCRIBE_CONFIGS,), "see a topic's limits and wrong settings")
             for one in limited
         ),
-        _group(application_id, (READ,), "show its position to lag tools"),
+        _group(application_id, (READ,), "show its position to lag tools and relays"),
         *_of_groups(names, groups, Resource.GROUP, DESCRIBE, silent),
     ]
     if settings.relay:
@@ -145,6 +145,7 @@ def relay_grants(
         *(_topic(one, (WRITE,), "deliver final messages") for one in real_topics),
         _transactions(ids, (WRITE,), "end each transaction once", is_prefix=True),
         _group(relays, (READ,), shares),
+        _group(settings.application_id, (DESCRIBE,), "know how far the pipeline has come"),
         *_optional(_topic(one, (DESCRIBE_CONFIGS,), "see a topic's limits") for one in real_topics),
     ]
 

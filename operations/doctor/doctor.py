@@ -179,7 +179,7 @@ class Doctor:
         yield self._group_rights(sink.marker_group)
 
     def _position(self) -> Findings:
-        """Check whether lag tools can see the pipeline; nothing else needs this right."""
+        """Check whether lag tools and relays can see how far the pipeline has come."""
         group = self._settings.application_id
         try:
             found = self._group_rights(group)
@@ -189,7 +189,8 @@ class Doctor:
             if is_transient(error, {KafkaError.GROUP_AUTHORIZATION_FAILED}):
                 said = f"the pipeline's position is not published: {said_by(error)}"
                 remedy = (
-                    f"Grant READ on the group {group} if you want lag tools to see the pipeline."
+                    f"Grant READ on the group {group}: lag tools see the pipeline by it, and with "
+                    'order = "key" relays deliver the keys of passed commits again.'
                 )
             yield Diagnosis(f"rights on group {group}", Result.WARNING, said, remedy)
         else:

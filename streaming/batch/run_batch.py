@@ -123,8 +123,6 @@ class RunBatch:
         report = write_outcomes(outcomes, batch_id, settings, self.ledger)
         self.progress.add(batch_id, report, by_place(plans.batch.ends))
         self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
-        if self.relay is not None and report.pages:
-            self.relay.written(plans.batch.ends, self.terms.relayed)
         # Step 11: Spark writes `commits/N` when this returns.
         ends, did_nothing = self._finished(plans, report)
         self.idling.hold(batch_id, ends, did_nothing=did_nothing)

@@ -23,7 +23,7 @@ from checkback.checkpoints.own_files.running import told_as_running
 from checkback.checkpoints.pending.status import read_page_statuses
 from checkback.checkpoints.spark_internals import set_micro_batches_log
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.configuration import ORDER_BY_KEY, Settings
+from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
 from checkback.sinks.kafka.read.rule_source import rule_source
@@ -48,7 +48,7 @@ from checkback.streaming.job.query_failure import explain, jvm_watched
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
 from checkback.streaming.relay.decided_topic import DecidedTopic
-from checkback.streaming.relay.reading import MarkReader, RelayReading, WrittenNotes
+from checkback.streaming.relay.reading import MarkReader, RelayReading
 from checkback.streaming.relay.switch import RelaySwitch
 from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
@@ -296,16 +296,11 @@ class Job:
         return start_query(outcomes, settings, run_batch, is_long=planned is None)
 
     def _relay_reading(self) -> RelayReading | None:
-        spans, settings, names = self._relay.spans, self.settings, self.settings.topics
+        spans, names = self._relay.spans, self.settings.topics
         if not spans:
             return None
-        keeps_order = settings.order_of_pages == ORDER_BY_KEY and settings.relay
-        return RelayReading(
-            names,
-            spans,
-            MarkReader(self.settings.connection(), names.decided).newest,
-            WrittenNotes(self.settings.connection(), names.decided).append if keeps_order else None,
-        )
+        reader = MarkReader(self.settings.connection(), names.decided)
+        return RelayReading(names, spans, reader.newest)
 
     def _terms(
         self, store: CheckpointStore, page_size: int, relay: RelayReading | None
@@ -362,8 +357,8 @@ class Job:
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._observed.health.beat()
             if read.is_due():
+                read.publish(self.progress.read)
                 last = query.lastProgress
-                read.publish(last)
                 self._observed.metrics.take_spark_progress(last, self._held_ms(last))
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
@@ -380,7 +375,7 @@ class Job:
         if self._stopping.is_set():
             # Half a batch by other rules could never be finished.
             end_between_batches(spark, query, lambda: not self._is_over)
-        read.publish_last(query.lastProgress)
+        read.publish_last(self.progress.read)
         failure = query.exception()
         if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
             raise explain(failure, log_path(self.settings.log_file))

@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans
 from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
-    WrittenUntil,
-    note_headers,
-    note_value,
     partition_note,
 )
 from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END
-from checkback.sinks.records.sink_record import sent_headers
 from checkback.sinks.records.source_record import readable_headers
 
 LAST_RECORDS: Final = 32
-"""How far before the end of a batch a mark is looked for. On a quiet topic, only the end of the
-transaction and what the job has written follow it."""
+"""How far before the end of a batch a mark is looked for. On a quiet topic, only the end of its
+Kafka transaction follows it."""
 MARK_STEP_MS: Final = 1_000
 """The checkpoint gets a note only for a mark that is younger by this."""
 LOOK_S: Final = 5.0
@@ -97,33 +92,6 @@ class MarkReader:
 
 
 @dataclass(slots=True)
-class WrittenNotes:
-    """Writes on the decided topic how far the job has read and written (rule 10).
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topic: the decided topic.
-    """
-
-    connection: Mapping[str, Any]
-    topic: str
-    _producer: Producer | None = None
-
-    def append(self, written: Mapping[int, WrittenUntil]) -> None:
-        """Append a note to each partition; if that fails, a later batch's note replaces it."""
-        if self._producer is None:
-            own = {"enable.idempotence": True, "linger.ms": 0}
-            self._producer = Producer({**self.connection, **own})
-        for at, note in written.items():
-            headers = sent_headers(note_headers(note))
-            with suppress(KafkaException, BufferError):
-                self._producer.produce(
-                    topic=self.topic, partition=at, value=note_value(note), headers=headers
-                )
-        self._producer.poll(0)
-
-
-@dataclass(slots=True)
 class RelayReading:
     """Makes the relay terms of each batch: which ops relays take, and what their marks say.
 
@@ -131,15 +99,12 @@ class RelayReading:
         topics: the names of the topics.
         spans: the spans of ops that relays take and took, as the start of the job left them.
         newest_marks: returns the newest mark of each partition in front of an offset.
-        note_written: appends how far the job has written; None where no relay waits for it.
     """
 
     topics: TopicNames
     spans: Spans
     newest_marks: Callable[[Mapping[int, int]], Marks]
-    note_written: Callable[[Mapping[int, WrittenUntil]], None] | None = None
     _marks_read_to: dict[int, int] = field(default_factory=dict, init=False)
-    _noted: dict[int, WrittenUntil] = field(default_factory=dict, init=False)
 
     def of_batch(self, ends: Offsets, last: Mapping[int, RelayTerms]) -> dict[int, RelayTerms]:
         """Return the terms of a batch by half partition.
@@ -189,26 +154,6 @@ class RelayReading:
         if ops is not None:
             without[self.topics.op] = {at: end for at, end in ops.items() if at not in relayed}
         return without
-
-    def written(self, ends: Offsets, relay: Mapping[int, RelayTerms]) -> None:
-        """Write on the decided topic how far the job has come: relays may deliver those keys again.
-
-        Args:
-            ends: the ends of the batch that is written.
-            relay: its terms.
-        """
-        if self.note_written is None:
-            return
-        halves, decided = ends.get(self.topics.half, {}), ends.get(self.topics.decided, {})
-        found = {
-            at: WrittenUntil(decided[at], halves.get(at, 0))
-            for at, terms in relay.items()
-            if terms.is_relayed and at in decided
-        }
-        new = {at: note for at, note in found.items() if self._noted.get(at) != note}
-        if new:
-            self.note_written(new)
-            self._noted.update(new)
 
 
 def _next_terms(

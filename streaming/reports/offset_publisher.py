@@ -1,13 +1,13 @@
 """Publishes how far the pipeline has read, as committed offsets of a consumer group.
 
 Spark keeps its offsets in the checkpoint and commits none to Kafka, so tools that show a group's
-lag see nothing (RocketMQ's brokers write consumerOffset.json for them). The offsets are only for
-such tools. Checkback never reads them back, so they may be late, missing or overwritten.
+lag see nothing (RocketMQ's brokers write consumerOffset.json for them). The job never reads these
+offsets back, so they may be late, missing or overwritten. Relays read them: until they have come
+far enough, the keys of passed commits go the job's way (docs/decisions/relay.md, rule 10).
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,17 +17,18 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from checkback.sinks.kafka.read.list_offsets import Place
+
 INTERVAL_S: Final = 1.0
 ANSWER_POLL_S: Final = 0.05
 LAST_WAIT_S: Final = 2.0
 
-Ends = Mapping[tuple[str, int], int]
-"""Topic and partition, next offset."""
+Ends = Mapping[Place, int]
 
 
 @dataclass(slots=True)
 class OffsetPublisher:
-    """Commits the end offsets of batches under the application id; never waits and never fails.
+    """Commits how far written batches have read, for the application id; never waits or fails.
 
     It uses a consumer that reads nothing, because the Admin calls for a group's offsets abort the
     process if a broker's connection breaks at the wrong moment (librdkafka #3663, #4605; 2.16.1).
@@ -49,9 +50,8 @@ class OffsetPublisher:
         self._take_answer(0.0)
         return not self._is_asked and self.now_s() - self._asked_s >= INTERVAL_S
 
-    def publish(self, progress: Mapping[str, Any] | None) -> None:
-        """Commit the end offsets of the last finished batch if they are new."""
-        ends = end_offsets(progress)
+    def publish(self, ends: Ends) -> None:
+        """Commit the end offsets of the last written batch if they are new."""
         if not ends or ends == self._published:
             return
         self._asked_s = self.now_s()
@@ -62,9 +62,9 @@ class OffsetPublisher:
             self._consumer.commit(offsets=wanted, asynchronous=True)
             self._is_asked, self._published = True, ends
 
-    def publish_last(self, progress: Mapping[str, Any] | None) -> None:
+    def publish_last(self, ends: Ends) -> None:
         """Commit the job's last offsets, and wait a moment for the answer."""
-        self.publish(progress)
+        self.publish(ends)
         until_s = self.now_s() + LAST_WAIT_S
         while self._is_asked and self.now_s() < until_s:
             self._take_answer(ANSWER_POLL_S)
@@ -96,20 +96,3 @@ def close_for(consumer: Consumer, wait_s: float) -> None:
     closing = Thread(target=consumer.close, name="closing-offsets", daemon=True)
     closing.start()
     closing.join(wait_s)
-
-
-def end_offsets(progress: Mapping[str, Any] | None) -> Ends:
-    """Return the end offset of a batch on each partition that it read."""
-    sources = progress["sources"] if progress is not None else []
-    return {
-        (topic, int(at)): int(offset)
-        for source in sources
-        for topic, partitions in _as_object(source["endOffset"]).items()
-        for at, offset in partitions.items()
-    }
-
-
-def _as_object(offset: Any) -> Mapping[str, Any]:
-    # Of a batch that Spark runs again the progress has the text "null": it asked for no offsets.
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    return dict(found or {})

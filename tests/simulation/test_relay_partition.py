@@ -20,7 +20,6 @@ from checkback.protocol.decided import OpKind, Taken
 from checkback.relay.memory import HalfMemory, HeldHalf
 from checkback.relay.partition import (
     HIDDEN_S,
-    NOWHERE,
     JobPosition,
     ReadOp,
     RelayedOp,
@@ -62,14 +61,12 @@ class World:
     hidden_halves: int = 0
     hidden_ops: int = 0
     decided: list[tuple[str, int, int]] = field(default_factory=list)
-    """Kind, half and op; of a mark ("M", floor, position); of the job ("W", decided, half)."""
+    """Kind, half and op; of a mark ("M", floor, position)."""
     position: int = 0
     real: list[int] = field(default_factory=list)
     job: Job = field(default_factory=Job)
     now_s: float = 0.0
     relay: RelayPartition = field(init=False)
-    followed: int = 0
-    written: JobPosition = NOWHERE
     failed: list[RelayedOp] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -88,7 +85,8 @@ class World:
         """A relay starts, be it for the first time or after another one: rules 6 and 10."""
         end = len(self.keys)
         memory = HalfMemory(self.chance.choice([3, 1_000, 1_000]) * held(b"k", 0.0).bytes_held)
-        behind = JobPosition(len(self.decided), end)
+        ops = [at for at, (kind, *_) in enumerate(self.decided) if kind != "M"]
+        behind = JobPosition(ops[-1] + 1 if ops else 0, end)
         self.relay = RelayPartition(
             0, Taken(0, 0), self.position, end, memory, self.is_ordered, behind
         )
@@ -138,16 +136,10 @@ class World:
         if self.chance.random() < 0.1:
             one.memory.drop_older(self.now_s)
 
-    def follow(self) -> None:
-        for kind, first, second in self.decided[self.followed :]:
-            if kind == "W":
-                self.written = JobPosition(first, second)
-        self.followed = len(self.decided)
-        self.relay.job_has_written(self.written)
-
     def write(self) -> None:
         """Decide a group and write it in a transaction of some outcome; or pass a failed one."""
-        self.follow()
+        if self.relay.awaits_job and self.chance.random() < 0.8:
+            self.relay.job_has_written(JobPosition(self.job.decided_to, self.job.half_to))
         group, one = self.failed, self.relay
         while not self.failed and len(group) < 4:
             made = one.take_op(self.now_s, self.final)
@@ -210,7 +202,6 @@ class World:
             for half in range(min(job.floor, job.half_to)):
                 if job.state[half] == "pending":
                     job.state[half] = "discarded"
-        self.decided.append(("W", job.decided_to, job.half_to))
 
     def judge(self, half: int, verdict: str) -> None:
         if verdict == "delivered":

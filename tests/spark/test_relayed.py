@@ -14,7 +14,6 @@ from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
     Taken,
-    WrittenUntil,
     note_headers,
     note_value,
     passed_headers,
@@ -32,7 +31,6 @@ def test_the_spans_follow_from_all_that_is_said_of_partitions(spark: SparkSessio
         said(0, 0, Taken(10, 5)),
         said(0, 3, RelayMark(12, 5, 1, 10, 5)),
         (0, 4, b"5", passed_headers([], OpKind.PASSED, 10)),
-        said(0, 5, WrittenUntil(4, 7)),
         said(0, 9, Closed(20)),
         said(0, 12, Taken(30, 25)),
         said(1, 7, RelayMark(4, 2, 1, 3, 2)),  # what it repeats has expired

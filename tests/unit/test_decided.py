@@ -15,7 +15,6 @@ from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
     Taken,
-    WrittenUntil,
     delivered_headers,
     note_headers,
     note_value,
@@ -31,7 +30,6 @@ NOTES = [
     Taken(90, 78),
     Closed(2**62),
     RelayMark(92, 78, 1_700_000_000_000, 90, 78),
-    WrittenUntil(0, 0),
 ]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.streaming.reports.offset_publisher import OffsetPublisher, end_offsets
+from checkback.streaming.reports.offset_publisher import Ends, OffsetPublisher
 
 
 @dataclass
@@ -43,22 +42,16 @@ class Brokers:
         self.is_closed = True
 
 
-def progress(end: int) -> dict[str, Any]:
-    return {"sources": [{"endOffset": json.dumps({"half": {"0": end}, "op": {"0": 1}})}]}
-
-
-def test_a_progress_says_where_its_batch_ended() -> None:
-    assert end_offsets(progress(7)) == {("half", 0): 7, ("op", 0): 1}
-    assert end_offsets(None) == {}
-    assert end_offsets({"sources": [{"endOffset": None}]}) == {}
+def read_to(end: int) -> Ends:
+    return {("half", 0): end, ("op", 0): 1}
 
 
 def test_what_is_new_is_committed_and_nothing_twice() -> None:
     brokers = Brokers()
 
-    brokers.publisher.publish(None)
+    brokers.publisher.publish({})
     for end in (7, 7, 8):
-        brokers.publisher.publish(progress(end))
+        brokers.publisher.publish(read_to(end))
 
     assert [one["half", 0] for one in brokers.requests] == [7, 8]
 
@@ -67,13 +60,13 @@ def test_it_is_due_a_second_after_an_answered_request() -> None:
     brokers = Brokers()
     assert brokers.publisher.is_due()
 
-    brokers.publisher.publish(progress(7))
+    brokers.publisher.publish(read_to(7))
     brokers.now_s += 5
     assert not brokers.publisher.is_due()  # no answer yet
 
     brokers.answered = 1
     assert brokers.publisher.is_due()
-    brokers.publisher.publish(progress(8))
+    brokers.publisher.publish(read_to(8))
     brokers.answered = 2
     brokers.now_s += 0.9
     assert not brokers.publisher.is_due()
@@ -82,7 +75,7 @@ def test_it_is_due_a_second_after_an_answered_request() -> None:
 def test_the_end_of_a_job_waits_a_moment_for_brokers_that_do_not_answer() -> None:
     brokers = Brokers()
 
-    brokers.publisher.publish_last(progress(7))
+    brokers.publisher.publish_last(read_to(7))
 
     assert [one["half", 0] for one in brokers.requests] == [7]
     assert brokers.is_closed
@@ -92,7 +85,7 @@ def test_the_end_of_a_job_waits_a_moment_for_brokers_that_do_not_answer() -> Non
 def test_the_end_of_a_job_waits_for_nothing_where_nothing_is_asked() -> None:
     brokers = Brokers()
 
-    brokers.publisher.publish_last(None)
+    brokers.publisher.publish_last({})
 
     assert (brokers.polls, brokers.now_s) == (0, 100.0)
 
@@ -107,7 +100,7 @@ def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
     monkeypatch.setattr("checkback.streaming.reports.offset_publisher.LAST_WAIT_S", 0.2)
 
     began_s = time.monotonic()
-    brokers.publisher.publish_last(progress(7))
+    brokers.publisher.publish_last(read_to(7))
 
     took_s = time.monotonic() - began_s
     is_over.set()
@@ -116,10 +109,10 @@ def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
 
 def test_offsets_that_were_not_stored_are_committed_again() -> None:
     brokers = Brokers()
-    brokers.publisher.publish(progress(7))
+    brokers.publisher.publish(read_to(7))
     brokers.publisher._answered("not the coordinator", [])
     brokers.answered = 1
 
-    brokers.publisher.publish(progress(7))
+    brokers.publisher.publish(read_to(7))
 
     assert [one["half", 0] for one in brokers.requests] == [7, 7]

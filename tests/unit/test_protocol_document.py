@@ -65,7 +65,6 @@ FEEDBACK = records.undelivered_check_headers(3)
 NOTES: dict[str, decided.PartitionNote] = {
     "taken": decided.Taken(90, 78),
     "mark": decided.RelayMark(92, 78, 1_700_000_000_000, 90, 78),
-    "written": decided.WrittenUntil(104, 80),
     "closed": decided.Closed(120),
 }
 

@@ -10,7 +10,7 @@ from tests.unit.state.building import RULES
 
 from checkback.checkpoints.own_files.batch_terms import BatchTerms, OpRange, TermsNote
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans
-from checkback.protocol.decided import RelayMark, WrittenUntil
+from checkback.protocol.decided import RelayMark
 from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
 from checkback.state import NOTHING_READ
@@ -29,9 +29,8 @@ class Relayed:
     def __init__(self, *spans: RelaySpan) -> None:
         self.marks: dict[int, RelayMark] = {}
         self.looked: list[Mapping[int, int]] = []
-        self.told: list[Mapping[int, WrittenUntil]] = []
         self.terms: Mapping[int, RelayTerms] = {}
-        self.reading = RelayReading(NAMES, {0: spans}, self._newest, self.told.append)
+        self.reading = RelayReading(NAMES, {0: spans}, self._newest)
 
     def batch(self, decided: int) -> RelayTerms:
         ends = {NAMES.decided: {0: decided}}
@@ -107,16 +106,6 @@ def test_what_relays_read_hides_nothing_from_the_job() -> None:
     judged = relayed.reading.judged(ends, relayed.terms)
 
     assert judged == {NAMES.half: {0: 7, 1: 7}, NAMES.op: {1: 3}}
-
-
-def test_what_was_written_is_told_once() -> None:
-    relayed = Relayed(OPEN)
-    relayed.batch(4)
-    ends = {NAMES.half: {0: 7}, NAMES.decided: {0: 4}}
-    for _ in range(2):
-        relayed.reading.written(ends, relayed.terms)
-
-    assert relayed.told == [{0: WrittenUntil(4, 7)}]
 
 
 @pytest.mark.parametrize("spans", [{}, {0: (OPEN,), 2: (CLOSED, AGAIN)}])

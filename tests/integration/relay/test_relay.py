@@ -14,7 +14,7 @@ from tests.integration.bad_records import set_topic_config
 from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import COMMIT, wait_until
 
-from checkback.protocol.decided import Closed, OpKind, Taken, WrittenUntil
+from checkback.protocol.decided import Closed, OpKind, Taken
 from checkback.protocol.errors import FencedError, PrerequisiteError
 from checkback.protocol.properties import TAGS
 from checkback.protocol.records import Op
@@ -22,6 +22,7 @@ from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.streaming.relay.decided_topic import DecidedTopic
+from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.testing import Topics
 from checkback.testing.topics import create_plain_topics
 
@@ -65,7 +66,7 @@ def test_a_relay_waits_for_the_job_s_start_and_ends_where_the_job_took_the_ops_b
     stage: RelayStage,
 ) -> None:
     relay = stage.relay()
-    stage.step_until(lambda: relay._log)
+    stage.step_until(lambda: relay._starts)
     stage.commit("before")
     for _ in range(10):
         relay.step()
@@ -209,11 +210,11 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
 
 def written(stage: RelayStage, relay: Relay) -> None:
     """Say, as the job does, that everything so far is read and written."""
-    log, one = relay._log[0], relay.partitions[0]
-    decided = relay._ends(stage.names.decided, [0])[0]
-    stage.step_until(lambda: log.position >= decided)
-    end = stage.note(0, WrittenUntil(log.position, one.half_position))
-    stage.step_until(lambda: log.position > end)
+    names = (stage.names.decided, stage.names.half)
+    read = {(topic, 0): relay._ends(topic, [0])[0] for topic in names}
+    publisher = OffsetPublisher(stage.settings.application_id, stage.topics.connection)
+    publisher.publish_last(read)
+    stage.step_until(lambda: not relay.partitions[0].awaits_job)
 
 
 def test_two_relays_with_one_number_do_not_write_side_by_side(stage: RelayStage) -> None:

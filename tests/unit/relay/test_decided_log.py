@@ -1,4 +1,4 @@
-"""What a relay reads on the decided topic: who takes the ops, and how far the job has written."""
+"""What a relay reads on the decided topic at a start: who takes the ops, and the last op."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
     Taken,
-    WrittenUntil,
     note_headers,
     note_value,
     passed_headers,
 )
 from checkback.protocol.properties import Headers
 from checkback.relay.decided_log import DecidedPartition
-from checkback.relay.partition import JobPosition
 
 
 @dataclass
@@ -49,7 +47,7 @@ def op(at: int) -> Message:
 
 
 def read(*messages: Message, end: int = 100) -> DecidedPartition:
-    found = DecidedPartition(0, end, 0)
+    found = DecidedPartition(0, end, 0, 0)
     for message in messages:
         take(found, message)
     return found
@@ -70,20 +68,16 @@ def test_the_last_word_says_who_takes_the_ops_and_a_mark_repeats_it() -> None:
     assert (again.taken, again.is_closed, again.is_read) == (Taken(60, 7), False, False)
 
 
-def test_what_follows_the_written_records_counts_as_written_while_it_is_no_op() -> None:
-    found = read(op(0), op(1), note(3, WrittenUntil(3, 9)), note(4, RelayMark(0, 0, 0, 0, 0)))
-    found.read_to(6)
-    assert found.job == JobPosition(6, 9)
-    take(found, op(6))
-    found.read_to(9)
-    assert found.job == JobPosition(6, 9)
-    take(found, note(9, WrittenUntil(5, 9)))
-    assert found.job.decided == 5
+def test_marks_behind_the_last_op_are_nothing_to_wait_for() -> None:
+    mark = note(4, RelayMark(0, 0, 0, 0, 0))
+    found = read(op(0), op(3), mark)
+    found.take(9, None)
+    assert (found.position, found.ops_end) == (9, 4)
+    take(found, op(9))
+    assert found.ops_end == 10
 
 
 def test_what_stands_before_the_first_record_that_was_read_may_be_an_op() -> None:
-    found = DecidedPartition(50, 100, 50)
-    take(found, note(50, WrittenUntil(49, 9)))
-    assert found.job == JobPosition(49, 9)
-    take(found, note(51, WrittenUntil(50, 9)))
-    assert found.job == JobPosition(52, 9)
+    found = DecidedPartition(50, 100, 50, 50)
+    take(found, note(50, RelayMark(0, 0, 0, 0, 0)))
+    assert found.ops_end == 50

@@ -47,6 +47,7 @@ def test_only_relay_and_pipeline_may_write_what_is_believed() -> None:
 
     assert decided in relay
     assert ("group", "checkback-relay", "Read") in relay
+    assert ("group", "checkback", "Describe") in relay
     assert ("transactional-id", "checkback-relay-*", "Write") in relay
     assert {name for kind, name, right in relay if kind == "topic" and right == "Write"} == {
         "paid", decided[1],
