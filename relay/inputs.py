@@ -50,6 +50,9 @@ MEMBER: Final[dict[str, Any]] = {
     # other partitions and two questions for metadata: a start took 1.5 s longer.
     "fetch.wait.max.ms": 100,
     "queued.max.messages.kbytes": 32_768,
+    # What is read ahead of one partition waits in front of what the others get.
+    "queued.min.messages": GROUP_OPS_MAX,
+    "fetch.message.max.bytes": 262_144,
     # Records that can't be unpacked stand only where producers write.
     "fetch.error.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 30_000,

@@ -193,6 +193,7 @@ class Relay:
         self._learn_half_ends(now_s)
         self._learn_job()
         group = self._group(now_s)
+        self._rest()
         is_due = self._marks_are_due(now_s)
         if group or is_due:
             self._next_group_s = now_s + (AFTER_SEVERAL_S if len(group) > 1 else GROUP_S)
@@ -207,7 +208,7 @@ class Relay:
     # Reading
 
     def _take(self, reads: Iterable[Read]) -> None:
-        """Take what was read, and pause partitions with many waiting ops."""
+        """Take what was read."""
         now_s = time.monotonic()
         half, decided = self._names.half, self._names.decided
         for read in reads:
@@ -218,6 +219,9 @@ class Relay:
             elif found is not None:
                 take = self._take_half if read.topic == half else self._take_op
                 take(read, found, now_s)
+
+    def _rest(self) -> None:
+        """Pause the reading of partitions with many waiting ops, and resume it."""
         share = len(self.partitions) or 1
         for number, partition in self.partitions.items():
             full = share * max(
@@ -364,21 +368,16 @@ class Relay:
             return self._failed
         self._finals.refresh()
         made: list[RelayedOp] = []
-        # Also of partitions without ops: else groups are full of a flood on one, and the commits of
-        # the others waited for 2.5 s in place of 0.4.
-        share = len(self.partitions) or 1
-        ops_max, bytes_max = max(1, GROUP_OPS_MAX // share), GROUP_BYTES_MAX // share
         for partition in self.partitions.values():
             partition.memory.drop_older(now_s - HELD_S)
-            size = 0
-            for _ in range(ops_max):
-                verdict = partition.take_op(now_s, self._final)
-                if verdict is None:
-                    break
+        turns, size = deque(self.partitions.values()), 0
+        while turns and len(made) < GROUP_OPS_MAX and size < GROUP_BYTES_MAX:
+            partition = turns.popleft()
+            verdict = partition.take_op(now_s, self._final)
+            if verdict is not None:
                 made.append(verdict)
                 size += verdict.bytes_written
-                if size >= bytes_max:
-                    break
+                turns.append(partition)
         return made
 
     def _final(self, op: ReadOp, half: HeldHalf, half_offset: int) -> SinkRecord | str:

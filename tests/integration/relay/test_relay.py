@@ -18,6 +18,8 @@ from checkback.protocol.decided import Closed, OpKind, Taken
 from checkback.protocol.errors import FencedError, PrerequisiteError
 from checkback.protocol.properties import TAGS
 from checkback.protocol.records import Op
+from checkback.relay.decided_log import GROUP_OPS_MAX
+from checkback.relay.inputs import Inputs
 from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
@@ -133,6 +135,23 @@ def test_a_backlog_fits_into_the_batches_of_topics_for_small_messages(topics: To
 
         assert stage.kinds(0) == [P] * 2_000
         assert relay.counts.failed == 0
+
+
+def test_a_backlog_is_read_once(stage: RelayStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What librdkafka has read ahead is lost when a partition rests: it was read ten times."""
+    stage.take_all()
+    number = 4 * GROUP_OPS_MAX
+    op = Op(*stage.half("old"), "g", "old", COMMIT)
+    headers: Any = op.headers()
+    producer = Producer(stage.topics.connection)
+    for _ in range(number):
+        producer.produce(stage.names.op, op.value(), op.key(), 0, headers=headers)
+    producer.flush(30)
+    relay, rests = stage.relay(), list[int]()
+    monkeypatch.setattr(Inputs, "rest", lambda _, at, **__: rests.append(at))
+    stage.step_until(lambda: relay.counts.decided.total() == number)
+
+    assert rests == []
 
 
 def test_ops_that_unpack_to_more_than_a_topic_takes_hold_nobody_up(stage: RelayStage) -> None:
