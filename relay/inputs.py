@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -16,16 +14,11 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 
-from checkback.protocol.errors import BrokerError
 from checkback.relay.decided_log import GROUP_OPS_MAX
-from checkback.relay.partition import JobPosition
+from checkback.relay.questions import positions_of
 from checkback.sinks.kafka.read.errors import require_passing
-from checkback.sinks.kafka.read.list_offsets import EVERY, LATEST, listed_offsets
 from checkback.sinks.kafka.read.poll import polled
-from checkback.sinks.kafka.transaction.errors import cause_of
-from checkback.sinks.kafka.transaction.marker import UNREAD, committed_offsets
 from checkback.sinks.records.source_record import (
     UNREADABLE_CODES,
     PlacedRecord,
@@ -34,11 +27,6 @@ from checkback.sinks.records.source_record import (
 
 MAX_POLL_EXCEEDED: Final = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 METADATA_S: Final = 1.0
-ASK_S: Final = 5.0
-ASK_AGAIN_S: Final = 20.0
-"""How long requests are repeated while brokers are down or elect leaders."""
-ASK_JOB_S: Final = 0.2
-"""The job commits its offsets once a second at most."""
 MEMBER: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -175,124 +163,6 @@ class Inputs:
         self.assigned, self.metadata = [], None
         self.rebalances += 1
         consumer.unassign()
-
-
-@dataclass(slots=True)
-class AskedEnds:
-    """Asks where partitions of a topic end, records of open transactions included.
-
-    Nothing waits for the answer.
-    """
-
-    admin: AdminClient
-    topic: str
-    _asked_s: float = 0.0
-    _answers: dict[TopicPartition, Any] = field(default_factory=dict)
-
-    def ask(self, numbers: Iterable[int]) -> None:
-        """Ask now, unless an answer is still to come."""
-        if not self._answers:
-            asked = {TopicPartition(self.topic, number): LATEST for number in numbers}
-            self._asked_s = time.monotonic()
-            self._answers = asked and self.admin.list_offsets(
-                asked, isolation_level=EVERY, request_timeout=ASK_S
-            )
-
-    def answer(self) -> tuple[float, dict[int, int]] | None:
-        """Return when the last question was asked, and its answer, once; None while there is none.
-
-        Raises:
-            BrokerError: the brokers refuse, or do not answer in time.
-        """
-        answers = self._answers
-        if not answers or not all(one.done() for one in answers.values()):
-            return None
-        self._answers = {}
-        if any(one.exception() is not None for one in answers.values()):
-            return self._asked_s, ends(self.admin, self.topic, [at.partition for at in answers])
-        return self._asked_s, {at.partition: one.result().offset for at, one in answers.items()}
-
-
-class AskedJob:
-    """Asks how far the job has read and written: the offsets that it commits (rule 10).
-
-    A thread asks and nothing waits for it: librdkafka's call that does not wait can end the process
-    (librdkafka #3663, #4605).
-
-    Args:
-        group: the consumer group for which the job commits its offsets.
-    """
-
-    def __init__(self, connection: Mapping[str, Any], group: str, decided: str, half: str) -> None:
-        self._consumer = Consumer({**connection, "group.id": group, "enable.auto.commit": False})
-        self._group, self._decided, self._half = group, decided, half
-        self._thread = ThreadPoolExecutor(1)
-        self._answer: Future[dict[tuple[str, int], int] | None] | None = None
-        self._asked_s = float("-inf")
-
-    def ask(self, numbers: Iterable[int]) -> None:
-        """Ask for partitions, unless the last question is young or has no answer."""
-        now_s = time.monotonic()
-        if self._answer is not None or now_s - self._asked_s < ASK_JOB_S:
-            return
-        wanted = [TopicPartition(of, at) for at in numbers for of in (self._decided, self._half)]
-        if wanted:
-            self._asked_s = now_s
-            self._answer = self._thread.submit(positions_of, self._consumer, self._group, wanted)
-
-    def answer(self) -> dict[int, JobPosition]:
-        """Return how far the job has come in partitions, by the last answer, once.
-
-        Raises:
-            BrokerError: the brokers refuse.
-        """
-        if self._answer is None or not self._answer.done():
-            return {}
-        found, self._answer = self._answer.result() or {}, None
-        numbers = {at for _, at in found}
-        return {
-            at: JobPosition(found.get((self._decided, at), 0), found.get((self._half, at), 0))
-            for at in numbers
-        }
-
-    def close(self) -> None:
-        """Wait for the last question, and close the connections."""
-        self._thread.shutdown()
-        self._consumer.close()
-
-
-def positions_of(
-    consumer: Consumer, group: str, wanted: list[TopicPartition]
-) -> dict[tuple[str, int], int] | None:
-    """Return what a group has committed; None if the brokers can't say it yet.
-
-    Raises:
-        BrokerError: the brokers refuse.
-    """
-    try:
-        # One try: where the coordinator is still looked for, the caller asks again.
-        found = committed_offsets(consumer, wanted, until_s=time.monotonic())
-    except KafkaException as error:
-        cause = cause_of(error)
-        if cause.code() in UNREAD or cause.retriable():
-            return None
-        raise BrokerError(
-            f"The position of the group {group} can't be read: {cause.str()}.",
-            remedy="Check the brokers, and the relay's rights on the group.",
-            code=cause.name(),
-        ) from error
-    return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
-
-
-def ends(admin: AdminClient, topic: str, numbers: Iterable[int]) -> dict[int, int]:
-    """Return where partitions end, records of open transactions included.
-
-    Raises:
-        BrokerError: the brokers refuse, or do not answer in time.
-    """
-    places = [(topic, number) for number in numbers]
-    found = listed_offsets(admin, places, timeout_s=ASK_S, retry_s=ASK_AGAIN_S)
-    return {number: end for (_, number), end in found.items()}
 
 
 def read_of(message: Message) -> Read | None:

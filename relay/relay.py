@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -31,9 +33,10 @@ from checkback.protocol.topics import (
 )
 from checkback.relay.decided_log import GROUP_OPS_MAX, DecidedPartition, before
 from checkback.relay.finals import Finals
-from checkback.relay.inputs import AskedEnds, AskedJob, Inputs, Read, ends
+from checkback.relay.inputs import Inputs, Read
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
 from checkback.relay.partition import NOT_YET, JobPosition, ReadOp, RelayedOp, RelayPartition
+from checkback.relay.questions import JobOffsets, Question, ends
 from checkback.relay.reading import RecordRules, parsed_op
 from checkback.relay.turns import (
     PRODUCERS,
@@ -50,6 +53,8 @@ GROUP_BYTES_MAX: Final = 16_000_000
 """Bytes of one transaction; a larger half makes a group of its own."""
 MARK_S: Final = 1.0
 IDLE_S: Final = 0.1
+ASK_JOB_S: Final = 0.2
+"""The least time between two questions for how far the job has come."""
 GROUP_S: Final = 0.008
 """The least time between the starts of two groups: a group costs its requests, however few ops it
 has."""
@@ -114,9 +119,11 @@ class Relay:
     _names: TopicNames = field(init=False)
     _admin: AdminClient = field(init=False)
     _inputs: Inputs = field(init=False)
-    _op_ends: AskedEnds = field(init=False)
-    _half_ends: AskedEnds = field(init=False)
-    _job: AskedJob = field(init=False)
+    _job_offsets: JobOffsets = field(init=False)
+    _threads: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
+    _op_ends: Question[dict[int, int]] = field(init=False)
+    _half_ends: Question[dict[int, int]] = field(init=False)
+    _job: Question[dict[int, JobPosition]] = field(init=False)
     _turns: Turns = field(init=False)
     _finals: Finals = field(init=False)
     _time: BrokerTime = field(default_factory=BrokerTime)
@@ -136,9 +143,11 @@ class Relay:
             f"{settings.application_id}-relay-{self.instance}-{turn}" for turn in range(PRODUCERS)
         ]
         self._admin = AdminClient(connection)
-        self._op_ends = AskedEnds(self._admin, names.op)
-        self._half_ends = AskedEnds(self._admin, names.half)
-        self._job = AskedJob(connection, settings.application_id, names.decided, names.half)
+        read = JobOffsets(connection, settings.application_id, names.decided, names.half)
+        self._job_offsets, threads = read, self._threads
+        self._op_ends = Question(threads, partial(ends, self._admin, names.op))
+        self._half_ends = Question(threads, partial(ends, self._admin, names.half))
+        self._job = Question(threads, read.of_partitions, ASK_JOB_S)
         batch_bytes_max = batch_size(around_half_bytes(settings.max_message_bytes))
         self._turns = Turns(connection, ids, names.decided, bytes_max, batch_bytes_max)
         directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
@@ -203,7 +212,8 @@ class Relay:
         """Leave the group, and close all connections."""
         self._turns.close()
         self._inputs.close()
-        self._job.close()
+        self._threads.shutdown()
+        self._job_offsets.close()
 
     # Reading
 
@@ -264,8 +274,8 @@ class Relay:
             positions = self._inputs.positions()
             if positions is None or self._rebalances != self._inputs.rebalances:
                 return
-            halves = self._ends(self._names.half, numbers)
-            decided = self._ends(self._names.decided, numbers)
+            halves = ends(self._admin, self._names.half, numbers)
+            decided = ends(self._admin, self._names.decided, numbers)
             self._starts = {
                 at: _Start(positions.get(at, 0), halves[at], before(decided[at])) for at in numbers
             }
@@ -321,9 +331,6 @@ class Relay:
             places.append(TopicPartition(names.half, number, one.half_position))
         self._inputs.read(places)
 
-    def _ends(self, topic: str, numbers: Iterable[int]) -> dict[int, int]:
-        return ends(self._admin, topic, numbers)
-
     # Deciding
 
     def _learn_half_ends(self, now_s: float) -> None:
@@ -341,7 +348,8 @@ class Relay:
     def _learn_job(self) -> None:
         """Ask how far the job has come, for partitions that wait for it (rule 10)."""
         self._job.ask(number for number, one in self.partitions.items() if one.awaits_job)
-        for number, job in self._job.answer().items():
+        _, found = self._job.answer() or (0.0, {})
+        for number, job in found.items():
             if number in self.partitions:
                 self.partitions[number].job_has_written(job)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkback.protocol.decided import Closed, RelayMark, Taken
+from checkback.protocol.decided import Closed, PartitionNote
 from checkback.state import RelayLimits
 from checkback.state.formats.relay_limits import NO_FLOOR
 
@@ -54,7 +54,7 @@ Spans = Mapping[int, tuple[RelaySpan, ...]]
 
 
 def with_note(
-    spans: tuple[RelaySpan, ...], note: Taken | Closed | RelayMark, offset: int
+    spans: tuple[RelaySpan, ...], note: PartitionNote, offset: int
 ) -> tuple[RelaySpan, ...]:
     """Return the spans of a partition, and what a record of its decided partition adds to them.
 

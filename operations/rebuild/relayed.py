@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, Spans, with_note
-from checkback.protocol.decided import NOTE_HEADERS, Closed, RelayMark, Taken
+from checkback.protocol.decided import NOTE_HEADERS, Closed, Taken
 
-_KINDS: Final = {NOTE_HEADERS[kind]: kind for kind in (Taken, Closed, RelayMark)}
+_KINDS: Final = {name: kind for kind, name in NOTE_HEADERS.items()}
 """Notes by the name of their last header."""
 _NUMBERS: Final = "ops_from long, halves_from long"
 

@@ -65,7 +65,7 @@ PASSED_AT_ONCE: Final = 2_000
 """Ops that one Kafka transaction passes on."""
 SESSION_MS: Final = 10_000
 """How long a start that died still counts as a member of the relays' group."""
-Notes = Mapping[int, list[tuple[Taken | Closed | RelayMark, int]]]
+Notes = Mapping[int, list[tuple[PartitionNote, int]]]
 """By partition, its notes and their offsets, in order."""
 
 
@@ -207,16 +207,16 @@ class DecidedTopic:
 
     def _notes_of(
         self, at: int, begin: int, end: int, *, is_known: bool
-    ) -> list[tuple[Taken | Closed | RelayMark, int]]:
+    ) -> list[tuple[PartitionNote, int]]:
         size = LOOK_BACK if is_known else end
         while True:
             first = max(begin, end - size)
-            found: list[tuple[Taken | Closed | RelayMark, int]] = []
+            found: list[tuple[PartitionNote, int]] = []
             for record in self._records(self.settings.topics.decided, at, first, end):
                 note = partition_note(readable_headers(record), record.value())
                 if isinstance(note, RelayMark):
                     self.positions[at] = note.position
-                if isinstance(note, RelayMark | Taken | Closed):
+                if note is not None:
                     found.append((note, record.offset() or 0))
             if not is_known or first == begin:
                 return found

@@ -181,7 +181,7 @@ class World:
     # What it all has to come to.
 
     def last_word(self) -> PartitionNote | None:
-        notes = [one for one in self.decided if isinstance(one, Taken | Closed | RelayMark)]
+        notes = [one for one in self.decided if not isinstance(one, Made)]
         return notes[-1] if notes else None
 
 
@@ -253,7 +253,7 @@ class FakeDecidedTopic:
     def notes(self, known: Any, _: Any) -> dict[int, list[tuple[Any, int]]]:
         self.world.pause()
         said = enumerate(self.world.decided)
-        found = [(note, at) for at, note in said if isinstance(note, Taken | Closed | RelayMark)]
+        found = [(note, at) for at, note in said if not isinstance(note, Made)]
         for note, _ in found:
             self.marked = note.position if isinstance(note, RelayMark) else self.marked
         return {0: found[-1:] if known.get(0) else found}

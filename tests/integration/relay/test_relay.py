@@ -20,6 +20,7 @@ from checkback.protocol.properties import TAGS
 from checkback.protocol.records import Op
 from checkback.relay.decided_log import GROUP_OPS_MAX
 from checkback.relay.inputs import Inputs
+from checkback.relay.questions import ends
 from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
@@ -230,7 +231,7 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
 def written(stage: RelayStage, relay: Relay) -> None:
     """Say, as the job does, that everything so far is read and written."""
     names = (stage.names.decided, stage.names.half)
-    read = {(topic, 0): relay._ends(topic, [0])[0] for topic in names}
+    read = {(topic, 0): ends(relay._admin, topic, [0])[0] for topic in names}
     publisher = OffsetPublisher(stage.settings.application_id, stage.topics.connection)
     publisher.publish_last(read)
     stage.step_until(lambda: not relay.partitions[0].awaits_job)
