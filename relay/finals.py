@@ -22,8 +22,9 @@ from checkback.sinks.records.sink_record import SinkRecord
 
 LOOK_S: Final = 1.0
 """The least time between two listings of the topics, for unknown real topics."""
-DOUBTFUL_S: Final = 30.0
-"""How long the job gets all commits of a topic that rejected a record."""
+DOUBTFUL_S: Final = 10.0
+"""How long the job gets all commits of a topic that took no record. A dead broker's partitions have
+another leader within nine seconds (broker.session.timeout.ms)."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,12 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from checkback.protocol.errors import BrokerError, FencedError
-from checkback.sinks.kafka.transaction.errors import FENCED_CODES, Rejection, cause_of
+from checkback.sinks.kafka.transaction.errors import (
+    ABORTED_CODES,
+    FENCED_CODES,
+    Rejection,
+    cause_of,
+)
 from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
 from checkback.sinks.kafka.transaction.producer import (
@@ -50,11 +55,15 @@ OLD_GENERATION: Final = frozenset(
 )
 
 
+ENDED_CODES: Final = ABORTED_CODES | FENCED_CODES
+"""They have nothing against the record, and so nothing against its topic."""
+
+
 class GroupFailedError(Exception):
     """A transaction failed, or its outcome is unknown.
 
     Attributes:
-        topics: the topics that rejected records.
+        topics: the topics that took no records.
     """
 
     def __init__(self, why: str, topics: frozenset[str] = frozenset()) -> None:
@@ -172,7 +181,9 @@ class Turns:
 
     def _failure(self, error: BaseException, producer: _TurnProducer, open_s: float) -> Exception:
         """Return what the failure of a transaction means for its group."""
-        rejected = frozenset(one.topic for one in producer.rejections)
+        rejected = frozenset(
+            one.topic for one in producer.rejections if one.code not in ENDED_CODES
+        )
         if not isinstance(error, (KafkaException, SystemError)):
             return GroupFailedError(str(error) or type(error).__name__, rejected)
         cause = cause_of(error)

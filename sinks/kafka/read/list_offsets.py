@@ -26,9 +26,10 @@ LATEST: Final[OffsetSpec] = OffsetSpec.latest()
 EVERY: Final = IsolationLevel.READ_UNCOMMITTED
 COMMITTED: Final = IsolationLevel.READ_COMMITTED
 LIST_S: Final = 20.0
-UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
-"""librdkafka does not ask the brokers about a partition that was added since it last looked, which
-may be minutes ago."""
+UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION, KafkaError._TIMED_OUT}
+"""Also: librdkafka does not ask the brokers about a partition that was added since it last looked,
+which may be minutes ago; and a leader that died leaves a request without an answer, until brokers
+notice and elect another."""
 
 
 NO_EPOCH: Final = -1
@@ -77,7 +78,7 @@ def listed_ends(
         which: the first offset, the last, or that of a time.
         isolation: whether the end is the one for readers of committed records.
         timeout_s: bounds each request.
-        retry_s: for how long to ask again while a partition's leader is changing.
+        retry_s: for how long to ask again while a partition's leader is changing or silent.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse, or a partition has no leader.

@@ -16,6 +16,7 @@ from checkback.relay.turns import (
     PartitionsLostError,
     Turns,
 )
+from checkback.sinks.kafka.transaction.errors import Rejection
 
 FENCED = KafkaException(KafkaError(KafkaError._FENCED))
 
@@ -25,7 +26,14 @@ def failure(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what a failure means at a time, of a transaction that was open for a while."""
     turns: Any = object.__new__(Turns)
     turns._fenced_s = float("-inf")
-    producer = SimpleNamespace(rejections=[])
+    producer = SimpleNamespace(
+        rejections=[
+            Rejection("narrow", 0, KafkaError.MSG_SIZE_TOO_LARGE, "too large"),
+            Rejection("away", 0, KafkaError._MSG_TIMED_OUT, "its broker is dead"),
+            Rejection("healthy", 0, KafkaError.INVALID_TXN_STATE, "the transaction is over"),
+            Rejection("healthy", 0, KafkaError._FENCED, "fenced"),
+        ]
+    )
 
     def at(now_s: float, error: Exception, open_s: float = 0.1) -> Exception:
         monkeypatch.setattr("checkback.relay.turns.time.monotonic", lambda: now_s)
@@ -45,6 +53,14 @@ def test_a_relay_that_is_fenced_again_has_another_beside_it(failure: Any) -> Non
 def test_a_transaction_that_timed_out_is_no_sign_of_another_relay(failure: Any) -> None:
     for _ in range(3):
         assert isinstance(failure(0.0, FENCED, TIMED_OUT_S), GroupFailedError)
+
+
+def test_a_topic_that_took_no_record_is_named_and_none_of_a_transaction_that_ended(
+    failure: Any,
+) -> None:
+    found = failure(0.0, FENCED)
+    assert isinstance(found, GroupFailedError)
+    assert found.topics == {"narrow", "away"}
 
 
 def test_an_old_generation_has_lost_its_partitions(failure: Any) -> None:
