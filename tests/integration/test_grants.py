@@ -7,7 +7,7 @@ the same broker.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,13 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 from tests.integration.client.playing import Scripted, producer_over
 from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
+from tests.integration.relay.relaying import RelayStage
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
@@ -33,22 +35,29 @@ from checkback.operations.doctor.judgements import Result
 from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
+from checkback.protocol.decided import Taken
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
+from checkback.relay.relay import Relay
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.rule_source import TopicRules
+from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.streaming.start.preflight import look_at_cluster
 from checkback.testing.topics import read_topic
 
 SERVED_S = 90.0
 """How long the pipeline gets for everything; with all rights it needs a tenth of it."""
+DELIVERED_S = 10.0
+"""How long a relay gets; with all rights it needs a tenth of it."""
+RIGHTS_OF_A_RELAY = 8
 ONE_LEFT_S = 6.0
 """How long it gets for the last thing; with all rights it follows within two intervals."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    users = ("orders", "pipeline", "doctor", "bare")
+    users = ("orders", "pipeline", "doctor", "bare", "relay")
     with guarded_broker(tmp_path_factory.mktemp("granted"), *users) as running:
         yield running
 
@@ -239,6 +248,62 @@ def test_a_wrong_password_is_told_as_such_and_never_shown(broker: EmbeddedBroker
 
     assert "a-wrong-word" not in repr(refused.value)
     assert refused.value.__cause__ is None
+
+
+def does_not_deliver(topics: Topics) -> str:
+    """Run a relay over a commit with a key; return why it did not deliver it, "" if it did."""
+    own = topics.settings(relay=True, application_id=topics.prefix, kafka=login("relay"))
+    stage = RelayStage(topics, own)
+    topics.send_half(b"old", stage.real, key=b"k")  # so it asks how far the pipeline has come
+    before = len(stage.finals())
+    try:
+        relay = stage.relay()
+        step_until(relay, lambda: relay.is_ready)
+        publish_position(stage)
+        step_until(relay, lambda: not relay.partitions[0].awaits_job)
+        stage.commit("young", key=b"k")
+        step_until(relay, lambda: len(stage.finals()) > before)
+    except (OperationalError, TimeoutError) as error:
+        return str(error)
+    finally:
+        for one in stage.relays:
+            one.close()
+    return ""
+
+
+def step_until(relay: Relay, holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + DELIVERED_S
+    while not holds():
+        if time.monotonic() > until_s:
+            raise TimeoutError("it was not delivered")
+        relay.step()
+
+
+def publish_position(stage: RelayStage) -> None:
+    """Say, as the job does, that it has read and written everything so far."""
+    names, admin = (stage.names.decided, stage.names.half), AdminClient(stage.topics.connection)
+    publisher = OffsetPublisher(stage.settings.application_id, stage.topics.connection)
+    publisher.publish_last(listed_offsets(admin, [(topic, 0) for topic in names]))
+
+
+@pytest.mark.parametrize("less", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_relay_needs_what_is_printed_and_nothing_less(
+    broker: EmbeddedBroker, *, less: bool
+) -> None:
+    topics, acls = topics_of(broker, f"relay-{less}."), Acls(broker.bootstrap_servers)
+    topics.create(topics.settings(relay=True))
+    RelayStage(topics, topics.settings(relay=True)).note(0, Taken(0, 0))
+    wanted = needed(topics, ["paid"], "--relay", "--principal", "User:relay")
+    acls.give(wanted)
+    assert does_not_deliver(topics) == ""
+    failed = {}
+    for one in wanted if less else ():
+        acls.take(one)
+        failed[name_of(one)] = does_not_deliver(topics)
+        acls.give([one])
+
+    assert [name for name, said in failed.items() if not said] == []
+    assert len(failed) == (RIGHTS_OF_A_RELAY if less else 0)
 
 
 def grant(
