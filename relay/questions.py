@@ -41,8 +41,11 @@ class Question(Generic[Answer]):
 
     def ask(self, numbers: Iterable[int]) -> None:
         """Ask now, unless an answer is still to come or the last question is young."""
-        asked, now_s = [*numbers], time.monotonic()
-        if asked and self._answer is None and now_s - self._asked_s >= self.pause_s:
+        now_s = time.monotonic()
+        if self._answer is not None or now_s - self._asked_s < self.pause_s:
+            return
+        asked = [*numbers]
+        if asked:
             self._asked_s = now_s
             self._answer = self.threads.submit(self.answer_of, asked)
 

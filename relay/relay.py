@@ -378,6 +378,7 @@ class Relay:
         made: list[RelayedOp] = []
         for partition in self.partitions.values():
             partition.memory.drop_older(now_s - HELD_S)
+        # One op of each partition in turn: a flood on one fills no group that others need.
         turns, size = deque(self.partitions.values()), 0
         while turns and len(made) < GROUP_OPS_MAX and size < GROUP_BYTES_MAX:
             partition = turns.popleft()

@@ -17,7 +17,6 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -40,9 +39,7 @@ from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
 from checkback.relay.relay import Relay
-from checkback.sinks.kafka.read.list_offsets import listed_offsets
 from checkback.sinks.kafka.read.rule_source import TopicRules
-from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.streaming.start.preflight import look_at_cluster
 from checkback.testing.topics import read_topic
 
@@ -259,7 +256,7 @@ def does_not_deliver(topics: Topics) -> str:
     try:
         relay = stage.relay()
         step_until(relay, lambda: relay.is_ready)
-        publish_position(stage)
+        stage.publish_position()
         step_until(relay, lambda: not relay.partitions[0].awaits_job)
         stage.commit("young", key=b"k")
         step_until(relay, lambda: len(stage.finals()) > before)
@@ -277,13 +274,6 @@ def step_until(relay: Relay, holds: Callable[[], bool]) -> None:
         if time.monotonic() > until_s:
             raise TimeoutError("it was not delivered")
         relay.step()
-
-
-def publish_position(stage: RelayStage) -> None:
-    """Say, as the job does, that it has read and written everything so far."""
-    names, admin = (stage.names.decided, stage.names.half), AdminClient(stage.topics.connection)
-    publisher = OffsetPublisher(stage.settings.application_id, stage.topics.connection)
-    publisher.publish_last(listed_offsets(admin, [(topic, 0) for topic in names]))
 
 
 @pytest.mark.parametrize("less", [False, pytest.param(True, marks=pytest.mark.nightly)])

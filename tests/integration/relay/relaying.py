@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Message
+from confluent_kafka.admin import AdminClient
 from tests.deciding import decided_op
 from tests.integration.running import COMMAND, Pipeline
 
@@ -29,6 +30,8 @@ from checkback.protocol.decided import (
 from checkback.protocol.topics import TopicNames
 from checkback.relay.reading import RecordRules
 from checkback.relay.relay import Relay
+from checkback.sinks.kafka.read.list_offsets import listed_offsets, places_of
+from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.testing import Topics
 
 STEPS_S = 120.0
@@ -55,6 +58,13 @@ class RelayStage:
         """Write a note on the decided topic, as the job does; return its offset."""
         value, headers = note_value(note), note_headers(note)
         return self.topics.send_raw(self.names.decided, value, headers, partition)[1]
+
+    def publish_position(self) -> None:
+        """Say, as the job does, that everything so far is read and written."""
+        admin, names = AdminClient(self.topics.connection), (self.names.decided, self.names.half)
+        read = listed_offsets(admin, places_of(admin, names, STEPS_S))
+        publisher = OffsetPublisher(self.settings.application_id, self.topics.connection)
+        publisher.publish_last(read)
 
     def take_all(self) -> None:
         """Hand all ops to relays, from the begin."""

@@ -20,12 +20,10 @@ from checkback.protocol.properties import TAGS
 from checkback.protocol.records import Op
 from checkback.relay.decided_log import GROUP_OPS_MAX
 from checkback.relay.inputs import Inputs
-from checkback.relay.questions import ends
 from checkback.relay.relay import Relay
 from checkback.relay.turns import PartitionsLostError
 from checkback.sinks.records.sink_record import SinkRecord
 from checkback.streaming.relay.decided_topic import DecidedTopic
-from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.testing import Topics
 from checkback.testing.topics import create_plain_topics
 
@@ -229,11 +227,8 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
 
 
 def written(stage: RelayStage, relay: Relay) -> None:
-    """Say, as the job does, that everything so far is read and written."""
-    names = (stage.names.decided, stage.names.half)
-    read = {(topic, 0): ends(relay._admin, topic, [0])[0] for topic in names}
-    publisher = OffsetPublisher(stage.settings.application_id, stage.topics.connection)
-    publisher.publish_last(read)
+    """Say that everything so far is read and written, and let the relay learn it."""
+    stage.publish_position()
     stage.step_until(lambda: not relay.partitions[0].awaits_job)
 
 
