@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka import KafkaProducer
-from tests.integration.sinking import World
+from tests.integration.sinking import World, create_listed
 
 from checkback.protocol.properties import text_value
 from checkback.testing import wait_until
@@ -38,8 +38,7 @@ def admin(world: World) -> AdminClient:
 def make_topic(world: World, name: str, partitions: int = 1, **config: str) -> str:
     made = {key.replace("_", "."): value for key, value in config.items()}
     full = f"{world.real}-{name}"
-    client = admin(world)  # held: its requests end with it
-    client.create_topics([NewTopic(full, partitions, 1, config=made)])[full].result()
+    create_listed(admin(world), NewTopic(full, partitions, 1, config=made))
     return full
 
 

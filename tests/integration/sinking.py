@@ -33,6 +33,14 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
+def create_listed(client: AdminClient, *topics: NewTopic) -> None:
+    """Create topics; wait until a broker lists them, which is after the answer."""
+    for future in client.create_topics([*topics]).values():
+        future.result()
+    names = {topic.topic for topic in topics}
+    wait_until(lambda: names <= client.list_topics().topics.keys(), what=f"{names} listed")
+
+
 def delete_topic(connection: Mapping[str, Any], topic: str) -> None:
     """Delete a topic; wait until brokers name it no more, which is after the answer."""
     client = AdminClient(dict(connection))
@@ -113,8 +121,7 @@ class World:
         """Delete the half topic with all halves, and make one of that name that is empty."""
         delete_topic(self.settings.connection, self.names.half)
         admin = AdminClient(dict(self.settings.connection))
-        [created] = admin.create_topics([NewTopic(self.names.half, 1, 1)]).values()
-        created.result()
+        create_listed(admin, NewTopic(self.names.half, 1, 1))
 
     def read(self, topic: str) -> Found:
         """Everything that a read_committed consumer sees, in order of offsets.
@@ -156,9 +163,7 @@ def make_world(
         NewTopic(names.check("g"), 1, replicas, config=wide),
         NewTopic(real, 2, replicas, config={"max.message.bytes": "1048588"}),
     ]
-    admin = AdminClient(connection)
-    for future in admin.create_topics(topics).values():
-        future.result()
+    create_listed(AdminClient(connection), *topics)
     return World(settings, real)
 
 

@@ -24,6 +24,7 @@ from tests.fakes.kafka.clock import Clock
 from tests.fakes.kafka.cluster import Cluster
 from tests.fakes.kafka.consumer import FakeConsumer
 from tests.fakes.kafka.producer import FakeProducer
+from tests.integration.sinking import create_listed
 
 from checkback.testing.waiting import wait_until
 
@@ -123,7 +124,7 @@ class Clients:
 def clients(request: pytest.FixtureRequest, unique: str) -> Clients:
     made = in_memory(unique) if request.param == "in memory" else on_broker(request, unique)
     topic = NewTopic(made.topic, 1, 1, config={"max.message.bytes": "1000"})
-    made.admin.create_topics([topic])[made.topic].result()
+    create_listed(made.admin, topic)
     return made
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.deciding import plain_half
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.sinking import create_listed
 
 from checkback.deploy.broker import free_ports
 from checkback.protocol.records import Op
@@ -93,7 +94,7 @@ def outage(tmp_path: Path) -> Iterator[Outage]:
         topics.create(real=[healthy], groups=["g"])
         placed: Any = [[1]]  # its stub wants text
         admin = AdminClient(topics.connection)
-        admin.create_topics([NewTopic(lone, 1, replica_assignment=placed)])[lone].result()
+        create_listed(admin, NewTopic(lone, 1, replica_assignment=placed))
         yield Outage(cluster, topics, lone, healthy)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.sinking import create_listed
 
 from checkback.protocol.errors import BrokerError
 from checkback.testing import Topics
@@ -13,8 +14,7 @@ from checkback.testing import Topics
 @pytest.fixture
 def topic(bootstrap_servers: str, unique: str) -> str:
     name = f"{unique}orders"
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    create_listed(AdminClient({"bootstrap.servers": bootstrap_servers}), NewTopic(name, 2, 1))
     return name
 
 

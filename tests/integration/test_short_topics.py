@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.bad_records import admin, bodies, refused
-from tests.integration.sinking import World, commits, make_world, outcome
+from tests.integration.sinking import World, commits, create_listed, make_world, outcome
 
 from checkback.sinks.kafka.cluster import topic_directory as real_topics
 from checkback.state import Action
@@ -51,9 +51,7 @@ def narrow(spread: World) -> str:
 def make_topic_on(world: World, name: str, brokers: list[int]) -> str:
     config = {"min.insync.replicas": str(len(brokers))}
     assignment: Any = [brokers]  # its stub wants text
-    made = NewTopic(name, 1, replica_assignment=assignment, config=config)
-    client = admin(world)  # held: its requests end with it
-    client.create_topics([made])[name].result()
+    create_listed(admin(world), NewTopic(name, 1, replica_assignment=assignment, config=config))
     return name
 
 

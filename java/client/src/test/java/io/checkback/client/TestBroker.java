@@ -101,7 +101,10 @@ public final class TestBroker {
         }
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrapServers))) {
             admin.createTopics(topics).all().get();
-        } catch (InterruptedException | ExecutionException error) {
+            List<String> created = topics.stream().map(NewTopic::name).toList();
+            // A broker lists a new topic only after the controller's answer.
+            eventually(() -> admin.listTopics().names().get(), listed -> listed.containsAll(created));
+        } catch (Exception error) {
             throw new AssertionError(error);
         }
         return prefix;
