@@ -109,7 +109,7 @@ TABLE: Final = (
         "Time from the storing of a half message to the batch that commits it or rolls it back.",
         buckets=FINISH_BUCKETS_S),
     _counter("checkback_final_messages_total", "messages",
-        "Final messages written to real topics."),
+        "Final messages that the job wrote to real topics. A relay counts its own as ops."),
     _counter("checkback_checks_total", "requests",
         "Check requests: sent, or undelivered because the group has no check topic.",
         (Label("outcome", CHECK_OUTCOMES),)),

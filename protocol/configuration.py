@@ -91,7 +91,9 @@ class Settings:
         "checkback", "Name of this deployment; prefix of its transactional ids and groups"
     )
     topic_prefix: str = _setting("", "Prefix of the names of Checkback's topics")
-    half_partitions: int = _setting(4, "Partitions of the half and op topics", least=1, most=4096)
+    half_partitions: int = _setting(
+        4, "Partitions of the half, op, feedback and decided topics", least=1, most=4096
+    )
     state_partitions: int | None = _setting(
         None, "Partitions of the state; default: the checkpoint's, for a new one: cores", least=1
     )

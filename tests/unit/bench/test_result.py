@@ -68,7 +68,8 @@ def test_figures_in_the_readme_are_the_latest_results() -> None:
 
     assert f"| throughput to stateless | {ratio} " in latest
     assert f"{most_ms} and {least_ms} ms" in latest
-    assert [f"| {at_rate} (" in latest for at_rate in with_relay_ms] == [True, True]
+    assert [at_rate for at_rate in with_relay_ms if f"| {at_rate} (" not in latest] == []
+    assert len(with_relay_ms) == 4
 
 
 def test_a_result_has_its_measures_with_their_spread() -> None:
