@@ -23,6 +23,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.files import OUR_FOLDER
+from checkback.checkpoints.own_files.decided_topic import FILE as DECIDED_TOPIC
+from checkback.checkpoints.own_files.decided_topic import KnownDecidedTopic
 from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.own_files.relay_terms import Spans
 from checkback.checkpoints.spark_files.logs import plan_with_ends
@@ -63,7 +65,6 @@ from checkback.streaming.batch.run_batch import write_outcomes
 from checkback.streaming.job.query_failure import explain
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
-from checkback.streaming.relay.switch import TOPIC_FILE, KnownDecided
 from checkback.streaming.source.kafka_source import pem_text
 from checkback.streaming.spark.driver_jvm import log_path
 from checkback.streaming.spark.session import start_session
@@ -262,8 +263,8 @@ class Rebuild:
         mark_won(self.store)
         if relayed is not None:
             topic = self._described_decided()
-            known = KnownDecided("" if topic is None else topic.topic_id, relayed)
-            self.store.replace_own(TOPIC_FILE, known.to_json())
+            known = KnownDecidedTopic("" if topic is None else topic.topic_id, relayed)
+            self.store.replace_own(DECIDED_TOPIC, known.to_json())
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
         self.store.delete_own(FILE)
 

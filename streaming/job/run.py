@@ -64,8 +64,9 @@ from checkback.streaming.start import preflight
 from checkback.streaming.start.announce import publish_status, write_tick
 from checkback.streaming.start.checkpoint_layout import fit_to_checkpoint
 from checkback.streaming.start.clock_check import AheadWatch
-from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
+from checkback.streaming.start.direct_op_topic import DirectOpTopic
 from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
+from checkback.streaming.start.planned_run import PlannedRun
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
 from checkback.streaming.start.topic_claim import TopicClaim

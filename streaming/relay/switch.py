@@ -8,68 +8,28 @@ replaced job does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
 
 from checkback.checkpoints.own_files.batch_terms import newest_terms
-from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans, with_note
-from checkback.checkpoints.spark_files.logs import Offsets, plan_with_ends
+from checkback.checkpoints.own_files.decided_topic import (
+    FILE,
+    KnownDecidedTopic,
+    read_known_decided_topic,
+)
+from checkback.checkpoints.own_files.relay_terms import RelaySpan, Spans, with_note
+from checkback.checkpoints.spark_files.logs import Offsets
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Taken
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.streaming.relay.decided_topic import DecidedTopic, Notes
-from checkback.streaming.start.direct_op_topic import PlannedRun
+from checkback.streaming.start.planned_run import PlannedRun, create_plan
 from checkback.streaming.start.preflight import describe_topics
 
-TOPIC_FILE = "decided.json"
-"""A file of the checkpoint: Kafka's id of the decided topic, and the spans that a rebuild found."""
 Run = Callable[[PlannedRun], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class KnownDecided:
-    """What a checkpoint has known of the decided topic since its creation.
-
-    Args:
-        topic_id: Kafka's id of the topic.
-        spans: the spans of ops that relays had taken when the checkpoint was rebuilt.
-    """
-
-    topic_id: str
-    spans: Spans = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """Return the JSON document of the file."""
-        spans = {at: RelayTerms(found).to_data() for at, found in self.spans.items()}
-        return json.dumps({"topic_id": self.topic_id, "spans": spans})
-
-
-def read_decided(store: CheckpointStore) -> KnownDecided | None:
-    """Return what a checkpoint knows of the decided topic, None if it never read one.
-
-    Raises:
-        CheckpointError: the file can't be read.
-    """
-    text = store.read_own(TOPIC_FILE)
-    if text is None:
-        return None
-    try:
-        document = json.loads(text)
-        terms = {int(at): RelayTerms.from_data(data) for at, data in document["spans"].items()}
-        return KnownDecided(
-            str(document["topic_id"]), {at: term.spans for at, term in terms.items()}
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"The checkpoint's {TOPIC_FILE} can't be read: {error}.",
-            remedy="Restore it from a backup, or run `checkback checkpoint rebuild`; see "
-            "`checkback docs recovering`.",
-            file=TOPIC_FILE,
-        ) from error
 
 
 @dataclass(slots=True)
@@ -117,7 +77,7 @@ class RelaySwitch:
             BrokerError: the brokers do not answer, or refuse.
             FencedError: a newer job took over.
         """
-        newest, found = newest_terms(self.store), read_decided(self.store)
+        newest, found = newest_terms(self.store), read_known_decided_topic(self.store)
         self.spans = {} if found is None else found.spans
         if newest is not None and newest.relay:
             self.spans = {at: terms.spans for at, terms in newest.relay.items()}
@@ -219,7 +179,8 @@ class RelaySwitch:
                 continue
             step = max(1, self.settings.batch_events_max // len(left))
             next_ends = {at: min(end, read.get(at, 0) + step) for at, end in left.items()}
-            self._create_plan(batch, {**ends, name: {**read, **next_ends}})
+            own = {**ends, name: {**read, **next_ends}}
+            create_plan(self.store, batch, own, self.now_ms())
 
     def _own_plan(self, topic: DecidedTopic, run: Run) -> Offsets | None:
         """Create the next plan, without records; return its ends, None if the job is to stop."""
@@ -237,7 +198,7 @@ class RelaySwitch:
             else:
                 ends = self.store.planned(batch).ends
                 own = {**ends, name: {**topic.begins(), **ends.get(name, {})}}
-                if self._create_plan(batch, own):
+                if create_plan(self.store, batch, own, self.now_ms()):
                     self.is_known = True
                     return own
 
@@ -263,12 +224,6 @@ class RelaySwitch:
         # Spark reports lost data for a new partition that begins behind offset 0.
         is_new = now[names.decided].keys() != before.get(names.decided, {}).keys()
         return PlannedRun(names.read_with_relay, drops_topic=is_new, batch=batch)
-
-    def _create_plan(self, batch: int, ends: Offsets) -> bool:
-        """Create the plan behind a batch; return False if another job has planned there."""
-        text = self.store.read(f"offsets/{batch}").decode()
-        plan = plan_with_ends(text, ends, timestamp_ms=self.now_ms())
-        return self.store.create(f"offsets/{batch + 1}", plan)
 
     def _planned_ends(self) -> Offsets:
         batch = self.store.last_batch("offsets")
@@ -296,7 +251,7 @@ class RelaySwitch:
             ConfigurationError: it has another number of partitions.
         """
         names = self.settings.topics
-        known = read_decided(self.store)
+        known = read_known_decided_topic(self.store)
         admin = AdminClient(self.settings.connection())
         try:
             found = describe_topics(admin, [names.half, names.decided])
@@ -317,7 +272,7 @@ class RelaySwitch:
                 remedy="Give the smaller one more partitions.",
             )
         if known is None:
-            self.store.create_own(TOPIC_FILE, KnownDecided(decided.topic_id).to_json())
+            self.store.create_own(FILE, KnownDecidedTopic(decided.topic_id).to_json())
         elif known.topic_id != decided.topic_id:
             raise CheckpointError(
                 f"{names.decided} was deleted and made again: what relays had delivered is gone.",

@@ -15,25 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from checkback.checkpoints.spark_files.logs import Offsets, plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.topics import TopicNames
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """One batch that is planned already, and how its query reads.
-
-    Args:
-        drops_topic: whether Spark would take the plan for lost data: it has a topic less than the
-            one before, or begins with one that has lost its first records.
-        batch: its number. Where another job has finished it meanwhile, Spark plans the next one,
-            which the run must not carry out.
-    """
-
-    topics: tuple[str, ...]
-    drops_topic: bool
-    batch: int
+from checkback.streaming.start.planned_run import PlannedRun, create_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +71,10 @@ class DirectOpTopic:
             return None
         read = ends[topic]
         end = self.find_ends(len(read))
-        if any(end[number] > offset for number, offset in read.items()):
-            self._plan(batch, {**ends, topic: end})
-        else:
-            self._plan(batch, {name: ends[name] for name in ends if name != topic})
-        return self._next_run()
-
-    def _plan(self, batch: int, ends: Offsets) -> None:
-        text = self.store.read(f"offsets/{batch}").decode()
-        self.store.replace(
-            f"offsets/{batch + 1}", plan_with_ends(text, ends, timestamp_ms=self.now_ms())
+        is_unread = any(end[number] > offset for number, offset in read.items())
+        without = {name: ends[name] for name in ends if name != topic}
+        # Where the job that is replaced has planned meanwhile, its plan is run first.
+        create_plan(
+            self.store, batch, {**ends, topic: end} if is_unread else without, self.now_ms()
         )
+        return self._next_run()

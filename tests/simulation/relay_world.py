@@ -21,6 +21,7 @@ from tests.property.model import COMMIT, DELIVERED, ROLLBACK, Record
 from tests.property.paged import acts_of, events_of
 
 from checkback.checkpoints.own_files.batch_terms import AccessVersion
+from checkback.checkpoints.own_files.decided_topic import FILE, KnownDecidedTopic
 from checkback.checkpoints.spark_files.logs import Offsets, PlannedBatch, parse_offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Closed, PartitionNote, RelayMark, Taken
@@ -32,8 +33,8 @@ from checkback.state import Action, EventKind, Page, decide
 from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.streaming.batch.terms import BatchPlans, TaskTerms, TermsOfRun
 from checkback.streaming.relay.reading import LAST_RECORDS, RelayReading
-from checkback.streaming.relay.switch import TOPIC_FILE, KnownDecided, RelaySwitch
-from checkback.streaming.start.direct_op_topic import PlannedRun
+from checkback.streaming.relay.switch import RelaySwitch
+from checkback.streaming.start.planned_run import PlannedRun
 
 NAMES = TopicNames()
 PAGE_SIZE = 4_096
@@ -297,7 +298,7 @@ class Switch(RelaySwitch):
     """The real one, without a look at the topics of a cluster."""
 
     def _partitions(self) -> int:
-        self.store.create_own(TOPIC_FILE, KnownDecided("of the world").to_json())
+        self.store.create_own(FILE, KnownDecidedTopic("of the world").to_json())
         return 1
 
 

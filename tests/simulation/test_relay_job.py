@@ -16,6 +16,7 @@ from tests.simulation.relay_world import Driver, FakeDecidedTopic, Life, Switch
 from checkback.protocol.decided import Closed, Taken
 from checkback.state import RelayLimits
 from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.relay import switch
 
 MET: Final = {"delivered", "discarded", "zombie driver", "zombie relay"}
 SEEDS: Final = 150
@@ -54,7 +55,7 @@ MUTATIONS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
     "rule 9: the job takes what relays take": (
         Driver, "is_taken", staticmethod(lambda _, __: False),
     ),
-    "rule 9: a plan that others may overtake": (Switch, "_create_plan", lambda *_: True),
+    "rule 9: a plan that others may overtake": (switch, "create_plan", lambda *_: True),
     "rule 9: own ops before CLOSED was read": (Switch, "_read_to_the_end", lambda *_: True),
     "rule 9: closed beside a relay": (
         FakeDecidedTopic, "close_relays", closed_without_a_generation,

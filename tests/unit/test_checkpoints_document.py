@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from checkback.checkpoints.own_files import batch_terms, identity, running
+from checkback.checkpoints.own_files import batch_terms, decided_topic, identity, running
 from checkback.operations.rebuild import rebuild
 from checkback.streaming.source import kafka_source
 from checkback.streaming.start import topic_claim as claim
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "checkpoints.md"
-FILES = {module.FILE for module in (claim, identity, kafka_source, rebuild, running)}
+FILES = {module.FILE for module in (claim, decided_topic, identity, kafka_source, rebuild, running)}
 NUMBERED = {f"{batch_terms.FOLDER}/N.json"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkback.checkpoints.own_files.decided_topic import KnownDecidedTopic
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
     BrokerError,
@@ -16,7 +17,7 @@ from checkback.protocol.errors import (
 )
 from checkback.streaming.relay import decided_topic, switch
 from checkback.streaming.relay.decided_topic import DecidedTopic
-from checkback.streaming.relay.switch import KnownDecided, RelaySwitch
+from checkback.streaming.relay.switch import RelaySwitch
 
 SETTINGS = Settings(bootstrap_servers="localhost:1", relay=True)
 NAMES = SETTINGS.topics
@@ -42,7 +43,7 @@ def test_a_topic_that_was_made_again_or_has_other_partitions_is_refused(
         NAMES.decided: SimpleNamespace(partitions=partitions, topic_id=topic_id),
     }
     monkeypatch.setattr(switch, "describe_topics", lambda *_: found)
-    store: Any = SimpleNamespace(read_own=lambda _: KnownDecided("known").to_json())
+    store: Any = SimpleNamespace(read_own=lambda _: KnownDecidedTopic("known").to_json())
     unused: Any = None
 
     with pytest.raises(refused, match=says):
@@ -57,7 +58,7 @@ def test_a_topic_that_is_gone_is_refused_with_the_way_out(
         raise BrokerError("Missing topics.", remedy="Create them.", missing=[NAMES.decided])
 
     monkeypatch.setattr(switch, "describe_topics", describe)
-    known = KnownDecided("known").to_json() if was_read else None
+    known = KnownDecidedTopic("known").to_json() if was_read else None
     store: Any = SimpleNamespace(read_own=lambda _: known)
     unused: Any = None
 

@@ -11,7 +11,8 @@ import pytest
 
 from checkback.checkpoints.spark_files.logs import PlannedBatch, parse_offsets
 from checkback.protocol.topics import TopicNames
-from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
+from checkback.streaming.start.direct_op_topic import DirectOpTopic
+from checkback.streaming.start.planned_run import PlannedRun
 
 NAMES = TopicNames()
 DIRECT = NAMES.direct_op
@@ -45,8 +46,9 @@ class Store:
     def read(self, name: str) -> bytes:
         return self.plans[int(name.removeprefix("offsets/"))].encode()
 
-    def replace(self, name: str, text: str) -> None:
-        self.plans[int(name.removeprefix("offsets/"))] = text
+    def create(self, name: str, text: str) -> bool:
+        number = int(name.removeprefix("offsets/"))
+        return self.plans.setdefault(number, text) is text
 
 
 def left(store: Any, ends: Mapping[int, int], *, stops_at: int = -1) -> list[PlannedRun]:
@@ -114,3 +116,23 @@ def test_a_start_that_was_stopped_in_between_is_continued(stops_at: int) -> None
 
 def test_a_topic_that_was_made_again_has_nothing_unread() -> None:
     assert left(Store(OLD, committed=0), {0: 0, 1: 0}) == [WITHOUT_TOPIC]
+
+
+def test_a_plan_that_the_replaced_job_wrote_meanwhile_is_run_and_not_overwritten() -> None:
+    store = Store(OLD, committed=0)
+    theirs = plan_of({**OLD, NAMES.op: {"0": 6, "1": 7}})
+
+    def ends_asked(_: int) -> Mapping[int, int]:
+        store.plans.setdefault(1, theirs)
+        return {0: 3, 1: 4}
+
+    runs: list[int] = []
+
+    def run(planned: PlannedRun) -> bool:
+        runs.append(planned.batch)
+        store.committed = planned.batch
+        return True
+
+    topic: Any = store
+    assert DirectOpTopic(topic, NAMES, ends_asked, lambda: NOW_MS).leave(run)
+    assert (store.plans[1], runs) == (theirs, [1, 2])
