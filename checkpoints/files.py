@@ -80,6 +80,20 @@ class ReadableCheckpoint(FolderFiles, ABC):
             ) from error
 
 
+NOT_AS_WRITTEN: Final = (ValueError, TypeError, LookupError, AttributeError)
+"""What parsing raises where Checkback did not write one of its own files as it is."""
+
+
+def damaged_file(name: str, error: Exception) -> CheckpointError:
+    """Return the error for one of Checkback's own files that is not as Checkback writes it."""
+    return CheckpointError(
+        f"The checkpoint's {name} can't be read: {error!r}.",
+        remedy="Restore it from a backup, or run `checkback checkpoint rebuild`; see `checkback "
+        "docs recovering`.",
+        file=name,
+    )
+
+
 def require_readable(checkpoint: ReadableCheckpoint) -> None:
     """Refuse a checkpoint of which a start needs a file that Spark could not read.
 

@@ -361,7 +361,7 @@ class DefaultMQProducer:
         require_not_delayed(message)
         size = record_bytes_max(message.record_key(), message.body, plain_headers(message, ""))
         try:
-            self._facts.check(message.topic, message, size)
+            self._facts.require_fits(message.topic, message, size)
         except NotFoundError as error:
             raise BrokerError(error.message, remedy=error.remedy, topic=message.topic) from error
         return self._plain_sender()

@@ -72,7 +72,7 @@ class SqlTransactionLog(TransactionListener):
         self.table = log_table(table_name)
 
     def create_table(self) -> None:
-        """Create the log's table, and the index that it had not in older versions, unless there."""
+        """Create the log's table and its index unless they exist; older versions made no index."""
         create_log_table(self.table, self._engine)
 
     def execute_local_transaction(

@@ -314,8 +314,8 @@ class TransactionMQProducer(DefaultMQProducer):
             size += headers_bytes_max(headers[len(template) :])
         key = message.record_key()
         size += len(key or b"") + len(message.body or b"")
-        self._facts.check(message.topic, message, size)
-        self._facts.check(self.topics.half, message, size)
+        self._facts.require_fits(message.topic, message, size)
+        self._facts.require_fits(self.topics.half, message, size)
         return Half(copy, key, headers, self._new_id, self._budget_s)
 
     def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:

@@ -98,17 +98,17 @@ def require_content(message: Message, max_message_size: int) -> None:
     # Called for each message: what most of them have is looked at here, without a further call.
     body: object = message.body
     if message.key is not None:
-        _check_key(message.key)
+        _require_key(message.key)
     if type(body) is not bytes or not 0 < len(body) <= max_message_size:
-        _check_body(message, max_message_size)
+        _require_body(message, max_message_size)
     if message.properties != {}:
-        _check_properties(message)
+        _require_properties(message)
     if message.keys != "":
-        _check_text("keys", message.keys)
+        _require_text("keys", message.keys)
     if message.tags != "":
-        _check_text("tags", message.tags)
+        _require_text("tags", message.tags)
     if message.queue_id is not None:
-        _check_queue_id(message.queue_id)
+        _require_queue_id(message.queue_id)
 
 
 def require_topic(topic: str, topics: TopicNames) -> None:
@@ -190,7 +190,7 @@ def _name_problem(what: str, name: object, length_max: int) -> str | None:
     return None
 
 
-def _check_key(key: bytes | None) -> None:
+def _require_key(key: bytes | None) -> None:
     if key is not None and not isinstance(key, bytes):
         raise InvalidMessageError(
             f"The key is a {type(key).__name__}.",
@@ -198,7 +198,7 @@ def _check_key(key: bytes | None) -> None:
         )
 
 
-def _check_body(message: Message, max_message_size: int) -> None:
+def _require_body(message: Message, max_message_size: int) -> None:
     body = message.body
     if body is None:
         if message.key is None and not message.keys:
@@ -224,7 +224,7 @@ def _check_body(message: Message, max_message_size: int) -> None:
         )
 
 
-def _check_properties(message: Message) -> None:
+def _require_properties(message: Message) -> None:
     properties: object = message.properties
     if not isinstance(properties, (dict, Mapping)):  # dict first: the other takes ten times as long
         raise InvalidMessageError(
@@ -240,7 +240,7 @@ def _check_properties(message: Message) -> None:
         )
     size = 0
     for name, value in message.properties.items():
-        _check_property(name, value)
+        _require_property(name, value)
         size += len(name.encode()) + len(names.header_value(value)) + 2
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidMessageError(
@@ -251,25 +251,25 @@ def _check_properties(message: Message) -> None:
         )
     immunity = message.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
     if immunity is not None:
-        _check_immunity_time(immunity)
+        _require_immunity_time(immunity)
 
 
-def _check_property(name: str, value: str | bytes) -> None:
+def _require_property(name: str, value: str | bytes) -> None:
     if not name:
         raise InvalidMessageError(
             "A property has an empty name.", remedy="Give it one, or take it out."
         )
-    _check_text(name, name)
+    _require_text(name, name)
     if "\0" in name:
         # librdkafka would end it there: REAL_QID\0 would pass for the system's own REAL_QID.
         raise InvalidMessageError(
             f"The name of the property {name!r} has a NUL.", remedy="Take it out."
         )
     if not isinstance(value, bytes):
-        _check_text(name, value)
+        _require_text(name, value)
 
 
-def _check_text(name: str, value: str) -> None:
+def _require_text(name: str, value: str) -> None:
     """Kafka headers are bytes; a text must have a UTF-8 form, which lone surrogates have not."""
     if not isinstance(value, str):
         raise InvalidMessageError(
@@ -287,7 +287,7 @@ def _check_text(name: str, value: str) -> None:
         ) from error
 
 
-def _check_immunity_time(value: str | bytes) -> None:
+def _require_immunity_time(value: str | bytes) -> None:
     text = names.header_value(value).decode("utf-8", "replace")
     digits = text.isascii() and text.isdigit()
     if not digits or len(text) > len(str(IMMUNITY_TIME_MAX_S)) or int(text) > IMMUNITY_TIME_MAX_S:
@@ -298,7 +298,7 @@ def _check_immunity_time(value: str | bytes) -> None:
         )
 
 
-def _check_queue_id(queue_id: object) -> None:
+def _require_queue_id(queue_id: object) -> None:
     if not isinstance(queue_id, int) or isinstance(queue_id, bool):
         raise InvalidMessageError(
             f"queue_id is a {type(queue_id).__name__}.", remedy="Give a whole number, or None."

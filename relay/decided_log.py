@@ -1,4 +1,4 @@
-"""Reads the end of the decided topic at a start: who takes the ops (rule 9), and the last op."""
+"""Who takes the ops of a partition (rule 9), by the records at the end of the decided topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
 GROUP_OPS_MAX: Final = 3_000
 """Ops of one transaction of a relay."""
-LOOK_BACK: Final = 2 * GROUP_OPS_MAX
+LOOK_BACK_OFFSETS: Final = 2 * GROUP_OPS_MAX
 """How far before the end reading begins: further than one transaction. Each transaction of a relay
 has a mark, and marks repeat the newest `taken`."""
 
@@ -22,7 +22,7 @@ class DecidedPartition:
     Args:
         begin: the offset where reading began.
         end: the end of the partition when it was asked for.
-        ops_end: no op stands at or behind this offset; before `begin`, one may stand anywhere.
+        ops_end: the offset behind the last op that was read; ops in front of `begin` were not.
     """
 
     begin: int
@@ -58,7 +58,7 @@ class DecidedPartition:
         self.position = offset + 1
 
 
-def before(end: int, offsets: int = LOOK_BACK) -> DecidedPartition:
-    """Return a partition that is read from a number of offsets before its end on."""
+def reading_before(end: int, offsets: int = LOOK_BACK_OFFSETS) -> DecidedPartition:
+    """Return a partition that is to be read from a number of offsets before its end on."""
     begin = max(0, end - offsets)
     return DecidedPartition(begin, end, begin, begin)

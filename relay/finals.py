@@ -22,7 +22,7 @@ from checkback.sinks.records.sink_record import SinkRecord
 
 LOOK_S: Final = 1.0
 """The least time between two listings of the topics, for unknown real topics."""
-DOUBTFUL_S: Final = 10.0
+LEFT_TO_JOB_S: Final = 10.0
 """How long the job gets all commits of a topic that took no record. A dead broker's partitions have
 another leader within nine seconds (broker.session.timeout.ms)."""
 
@@ -42,7 +42,7 @@ class Finals:
     now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
     _targets: dict[str, KnownTopic | None] = field(default_factory=dict)
     """None where a topic can't take finals, or brokers did not say: until the next listing."""
-    _doubtful: dict[str, float] = field(default_factory=dict)
+    _left_to_job: dict[str, float] = field(default_factory=dict)
     _look_s: float = 0.0
     _router: Router = field(init=False)
 
@@ -57,13 +57,13 @@ class Finals:
             self._look_s = now_s + LOOK_S
             self.directory.allow_refresh()
             self._targets.clear()
-            self._doubtful = {
-                topic: until for topic, until in self._doubtful.items() if until > now_s
+            self._left_to_job = {
+                topic: until for topic, until in self._left_to_job.items() if until > now_s
             }
 
-    def doubt(self, topic: str) -> None:
+    def leave_to_job(self, topic: str) -> None:
         """Leave a topic that rejected a record to the job for a while."""
-        self._doubtful[topic] = self.clock_s() + DOUBTFUL_S
+        self._left_to_job[topic] = self.clock_s() + LEFT_TO_JOB_S
 
     def make(self, half: HeldHalf, partition: int, offset: int) -> SinkRecord | None:
         """Return the sink's final of a half; None where the job has to judge."""
@@ -74,7 +74,7 @@ class Finals:
         return made if isinstance(made, SinkRecord) else None
 
     def _find(self, topic: str) -> KnownTopic | None:
-        if topic in self._doubtful:
+        if topic in self._left_to_job:
             return None
         if topic not in self._targets:
             found: KnownTopic | None = None

@@ -132,10 +132,10 @@ class Inputs:
                     self._skip(read)
         return reads
 
-    def rest(self, number: int, *, rests: bool) -> None:
+    def set_paused(self, number: int, *, is_paused: bool) -> None:
         """Pause the reading of a partition's ops, or resume it."""
         with suppress(KafkaException):  # revoked meanwhile
-            (self._consumer.pause if rests else self._consumer.resume)(
+            (self._consumer.pause if is_paused else self._consumer.resume)(
                 [TopicPartition(self.topic, number)]
             )
 

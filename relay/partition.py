@@ -105,7 +105,7 @@ class RelayPartition:
     """Every op below this offset of the op partition was read."""
     half_end: int = 0
     half_end_asked_s: float = float("-inf")
-    rests: bool = False
+    is_paused: bool = False
     """Whether no further ops are read for now."""
     _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
     _given_up: set[int] = field(default_factory=set)

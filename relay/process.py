@@ -120,7 +120,7 @@ class RelayProcess:
             relay.step()
             now_s = time.monotonic()
             self._health.turned(is_ready=relay.is_ready)
-            if watch.has_changed():
+            if watch.take_new_rules():
                 relay.use_rules(self._rules(watch))
                 self.emit("access_rules_changed", {})
             if relay.is_ready and not has_started:

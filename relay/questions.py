@@ -1,4 +1,7 @@
-"""Questions to the brokers that the relay's loop does not wait for (docs/decisions/relay.md)."""
+"""What a relay asks the brokers: ends of partitions, and positions that groups have committed.
+
+`Question` asks in a thread, so that the relay's loop does not wait (docs/decisions/relay.md).
+"""
 
 from __future__ import annotations
 

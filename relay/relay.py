@@ -31,7 +31,7 @@ from checkback.protocol.topics import (
     around_half_bytes,
     relay_group,
 )
-from checkback.relay.decided_log import GROUP_OPS_MAX, DecidedPartition, before
+from checkback.relay.decided_log import GROUP_OPS_MAX, DecidedPartition, reading_before
 from checkback.relay.finals import Finals
 from checkback.relay.inputs import Inputs, Read
 from checkback.relay.memory import HELD_S, HalfMemory, HeldHalf
@@ -202,7 +202,7 @@ class Relay:
         self._learn_half_ends(now_s)
         self._learn_job()
         group = self._group(now_s)
-        self._rest()
+        self._pause_full_partitions()
         is_due = self._marks_are_due(now_s)
         if group or is_due:
             self._next_group_s = now_s + (AFTER_SEVERAL_S if len(group) > 1 else GROUP_S)
@@ -230,16 +230,16 @@ class Relay:
                 take = self._take_half if read.topic == half else self._take_op
                 take(read, found, now_s)
 
-    def _rest(self) -> None:
+    def _pause_full_partitions(self) -> None:
         """Pause the reading of partitions with many waiting ops, and resume it."""
         share = len(self.partitions) or 1
         for number, partition in self.partitions.items():
             full = share * max(
                 len(partition.ops) / OPS_WAITING_MAX, partition.op_bytes / OP_BYTES_WAITING_MAX
             )
-            if full > 1 if not partition.rests else full < 1 / 2:
-                partition.rests = not partition.rests
-                self._inputs.rest(number, rests=partition.rests)
+            if full > 1 if not partition.is_paused else full < 1 / 2:
+                partition.is_paused = not partition.is_paused
+                self._inputs.set_paused(number, is_paused=partition.is_paused)
 
     def _take_op(self, read: Read, found: RelayPartition, now_s: float) -> None:
         number, offset, record = read.partition, read.offset, read.record
@@ -277,7 +277,8 @@ class Relay:
             halves = ends(self._admin, self._names.half, numbers)
             decided = ends(self._admin, self._names.decided, numbers)
             self._starts = {
-                at: _Start(positions.get(at, 0), halves[at], before(decided[at])) for at in numbers
+                at: _Start(positions.get(at, 0), halves[at], reading_before(decided[at]))
+                for at in numbers
             }
             self._unplaced = []
         read = [number for number, start in self._starts.items() if start.log.is_read]
@@ -300,7 +301,7 @@ class Relay:
                 partition=number,
             )
         if log.taken is None:
-            start.log = before(log.end, log.end) if log.begin > 0 else log
+            start.log = reading_before(log.end, log.end) if log.begin > 0 else log
             return log.begin > 0
         del self._starts[number]
         half_end = max(start.half_end, log.taken.halves_from)
@@ -326,7 +327,7 @@ class Relay:
             for number, start in self._starts.items()
         ]
         for number, one in self.partitions.items():
-            one.rests = False
+            one.is_paused = False
             places.append(TopicPartition(names.op, number, one.next_op))
             places.append(TopicPartition(names.half, number, one.half_position))
         self._inputs.read(places)
@@ -433,7 +434,7 @@ class Relay:
         """Pass the whole group in the next transaction (rule 11)."""
         self.counts.failed += 1
         for topic in failure.topics:
-            self._finals.doubt(topic)
+            self._finals.leave_to_job(topic)
         self._failed = [
             self.partitions[verdict.op.partition].pass_again(verdict) for verdict in group
         ]

@@ -1,7 +1,8 @@
 """The relay's transactional producers, which take turns (rules 1 and 11).
 
-A producer that begins right after its own commit waits some 20 ms for the commit's markers. So
-three producers take turns; each begins after its predecessor has committed.
+A producer that begins right after its own commit waits some 20 ms, until the brokers have ended
+that transaction on all its partitions. So three producers take turns; each begins after its
+predecessor has committed.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Turns:
         records: Sequence[SinkRecord],
         marks: Mapping[int, SinkRecord],
         positions: Sequence[TopicPartition],
-        group: Any,
+        group_metadata: Any,
     ) -> dict[int, StoredMark]:
         """Write records, then marks, and the group's positions, in one Kafka transaction.
 
@@ -132,7 +133,7 @@ class Turns:
             records: what is written first.
             marks: the mark of each partition.
             positions: the next op of each partition.
-            group: the consumer group's metadata from the partitions' assignment.
+            group_metadata: the consumer group's, from the assignment of the partitions.
 
         Returns:
             Where each partition's mark stands.
@@ -148,7 +149,7 @@ class Turns:
         producer = self._producers.pop(turn, None) or self._initialised(turn)
         begun_s = time.monotonic()
         try:
-            stored = producer.write(records, marks, positions, group)
+            stored = producer.write(records, marks, positions, group_metadata)
         except FAILURES as error:
             if not isinstance(error, HangingCallError):
                 producer.give_up()
@@ -235,7 +236,7 @@ class _TurnProducer:
         records: Sequence[SinkRecord],
         marks: Mapping[int, SinkRecord],
         positions: Sequence[TopicPartition],
-        group: Any,
+        group_metadata: Any,
     ) -> dict[int, StoredMark]:
         """Write as `Turns.write` does; raise librdkafka's errors."""
         producer, stored = self.producer, dict[int, StoredMark]()
@@ -248,7 +249,7 @@ class _TurnProducer:
             queue(producer, mark, partial(_stored, stored, self.rejections, number))
         producer.poll(0)
         call_within(
-            lambda: producer.send_offsets_to_transaction([*positions], group, CALL_S),
+            lambda: producer.send_offsets_to_transaction([*positions], group_metadata, CALL_S),
             CALL_S + HANGING_AFTER_S,
         )
         self._flush()

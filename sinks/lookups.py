@@ -1,4 +1,4 @@
-"""The sink's work for a batch: the outcomes of a state partition's pages, as columns."""
+"""Lists what the sink looks up by offset for a batch: decided halves, and refused ops."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from checkback.state import Counter as StateCounter
 from checkback.state import Outcome
 from checkback.state.formats.outcome import FINISH_NUMBERS
 
-GROUPS_TOLD_MAX: Final = 10
+REFUSED_GROUPS_MAX: Final = 10
 """A report names at most this many: a hostile sender may invent as many groups as he likes."""
 
 COUNTERS: Final = (
@@ -67,7 +67,7 @@ class BatchReport:
 
     def drop_small_groups(self) -> None:
         """Drop the groups with the fewest refused records."""
-        self.refused_groups = Counter(dict(self.refused_groups.most_common(GROUPS_TOLD_MAX)))
+        self.refused_groups = Counter(dict(self.refused_groups.most_common(REFUSED_GROUPS_MAX)))
 
 
 def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:

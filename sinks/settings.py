@@ -18,7 +18,7 @@ class SinkSettings:
         query_id: Spark's id of the query; it comes from the checkpoint and survives restarts, so
             a new checkpoint never meets the markers of an old one.
         transaction_timeout_ms: after which the broker aborts an abandoned transaction.
-        epoch: number of the job's epoch; see sinks.kafka.epoch.
+        epoch: number of the job's epoch; see sinks/kafka/transaction/epoch.py.
         processes: how many sink processes an executor has; None: one for each core of its host.
         transaction_rows_max: how many decided rows one transaction holds; a state partition's part
             of a batch that has more is written in several.

@@ -14,9 +14,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from checkback.checkpoints.files import OUR_FOLDER, ReadableCheckpoint
+from checkback.checkpoints.files import (
+    NOT_AS_WRITTEN,
+    OUR_FOLDER,
+    ReadableCheckpoint,
+    damaged_file,
+)
 from checkback.checkpoints.own_files.relay_terms import RelayTerms
-from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules
 
 if TYPE_CHECKING:  # the console reads checkpoints where Spark is not installed
@@ -29,7 +33,7 @@ NOTES_KEPT: Final = 10
 for people who inspect a checkpoint."""
 OFF: Final = ""
 """The version of the rules of access where access control is off."""
-ALL_READ: Final = 2**63 - 1
+READ_TO_END: Final = 2**63 - 1
 _HASH_BYTES: Final = 12
 
 
@@ -45,7 +49,7 @@ class LeaderEpoch(NamedTuple):
 
     Args:
         number: Kafka's leader epoch.
-        read_to: up to which offset was read while it was; ALL_READ for all that the batch reads.
+        read_to: up to which offset was read while it was; READ_TO_END for all that the batch reads.
     """
 
     number: int
@@ -227,13 +231,8 @@ def parse_note(text: str, name: str) -> TermsNote:
     """
     try:
         return TermsNote.from_json(text)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"The checkpoint's {name} can't be read: {error}.",
-            remedy="Restore it from a backup, or run `checkback checkpoint rebuild`; see "
-            "`checkback docs recovering`.",
-            file=name,
-        ) from error
+    except NOT_AS_WRITTEN as error:
+        raise damaged_file(name, error) from error
 
 
 def _newest(store: CheckpointStore, batches: list[int]) -> BatchTerms | None:

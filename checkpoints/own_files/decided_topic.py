@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.files import NOT_AS_WRITTEN, ReadableCheckpoint, damaged_file
 from checkback.checkpoints.own_files.relay_terms import RelayTerms, Spans
-from checkback.protocol.errors import CheckpointError
 
 FILE: Final = "decided.json"
 
@@ -45,10 +44,5 @@ def read_known_decided_topic(store: ReadableCheckpoint) -> KnownDecidedTopic | N
         terms = {int(at): RelayTerms.from_data(data) for at, data in document["spans"].items()}
         spans = {at: term.spans for at, term in terms.items()}
         return KnownDecidedTopic(str(document["topic_id"]), spans)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"The checkpoint's {FILE} can't be read: {error}.",
-            remedy="Restore it from a backup, or run `checkback checkpoint rebuild`; see "
-            "`checkback docs recovering`.",
-            file=FILE,
-        ) from error
+    except NOT_AS_WRITTEN as error:
+        raise damaged_file(FILE, error) from error

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.checkpoints.files import NOT_AS_WRITTEN, damaged_file
 from checkback.checkpoints.own_files.batch_terms import AccessVersion, BatchTerms, op_ranges_of
 from checkback.checkpoints.spark_files.logs import PlannedBatch
-from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def earlier_terms(
         ranges = op_ranges_of(_op_ranges(store, batch, plan.timestamp_ms))
         access = earlier_access(store) or AccessVersion()
         return BatchTerms(Rules.from_stored(rules), access, hidden, ranges)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise _unreadable(f"{RULES}, {HIDDEN} or {OP_RANGES}", error) from error
+    except NOT_AS_WRITTEN as error:
+        raise damaged_file(f"{RULES}, {HIDDEN} or {OP_RANGES}", error) from error
 
 
 def earlier_access(store: CheckpointStore) -> AccessVersion | None:
@@ -112,13 +112,5 @@ def _of(store: CheckpointStore, folder: str, number: int) -> dict[str, Any] | No
     text = store.read_own(name)
     try:
         return None if text is None else dict(json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise _unreadable(name, error) from error
-
-
-def _unreadable(name: str, error: Exception) -> CheckpointError:
-    return CheckpointError(
-        f"The checkpoint's {name} can't be read: {error!r}.",
-        remedy="Restore it from a backup; see `checkback docs recovering`.",
-        file=name,
-    )
+    except NOT_AS_WRITTEN as error:
+        raise damaged_file(name, error) from error

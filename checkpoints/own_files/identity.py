@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
+from checkback.checkpoints.files import NOT_AS_WRITTEN, damaged_file
 from checkback.protocol.errors import CheckpointError
 
 FILE: Final = "identity.json"
@@ -63,11 +64,8 @@ class CheckpointIdentity:
             raw = json.loads(text)
             known = {one.name for one in fields(cls)}
             return cls(**{name: value for name, value in raw.items() if name in known})
-        except (ValueError, TypeError, AttributeError) as error:
-            raise CheckpointError(
-                f"The checkpoint's {FILE} can't be read: {error}.",
-                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
-            ) from error
+        except NOT_AS_WRITTEN as error:
+            raise damaged_file(FILE, error) from error
 
     def require_same(self, now: CheckpointIdentity) -> None:
         """Refuse a checkpoint that was made with something else.

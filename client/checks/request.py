@@ -8,8 +8,6 @@ from checkback.client.message import MessageExt
 from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 
-SYSTEM_PROPERTIES = names.RESERVED_PROPERTIES
-
 
 def read_check_request(
     key: bytes | None,
@@ -48,7 +46,7 @@ def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, s
     found = {
         name: _text_or_bytes(value or b"")
         for name, value in headers
-        if name not in SYSTEM_PROPERTIES
+        if name not in names.RESERVED_PROPERTIES
     }
     if not found.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS):
         # The client writes it always, empty when the application set none.

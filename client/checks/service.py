@@ -53,9 +53,6 @@ class CheckOffsets:
         """Return the offset from which a restart continues, None where nothing was started."""
         return min(self._open, default=self._next)
 
-    def __len__(self) -> int:
-        return len(self._open)
-
 
 POLL_S: Final = 0.1
 WAIT_S: Final = 0.05

@@ -1,7 +1,7 @@
-"""What a producer notices of the brokers, and which of them to avoid for a while.
+"""Which brokers a producer avoids for a while.
 
-Tables and rule of the avoiding are those of RocketMQ 5 (C/latency/MQFaultStrategy.java); off by
-default, as there.
+It always avoids a broker whose connection broke. With send_latency_fault_enable, off by default, it
+also avoids slow and failing brokers by RocketMQ 5's tables (C/latency/MQFaultStrategy.java).
 """
 
 from __future__ import annotations
@@ -80,6 +80,6 @@ class BrokerWatch:
         """Tell whether a broker's connection broke, and the broker stored nothing since."""
         return broker in self._away
 
-    def is_left_alone(self, broker: int | None) -> bool:
+    def is_avoided(self, broker: int | None) -> bool:
         """Tell whether a broker is away, and so recently that senders avoid it."""
         return broker in self._away and not self.is_available(broker)

@@ -60,7 +60,9 @@ def _partitions(facts: TopicFacts, topic: str) -> int:
     try:
         return len(facts.topic(topic).leaders)
     except NotFoundError as error:
-        raise BrokerError(error.message, remedy=_other_prefixes(facts), topic=topic) from error
+        raise BrokerError(
+            error.message, remedy=_remedy_for_missing_topic(facts), topic=topic
+        ) from error
     except BrokerError as error:
         raise BrokerError(
             error.message,
@@ -69,7 +71,7 @@ def _partitions(facts: TopicFacts, topic: str) -> int:
         ) from error
 
 
-def _other_prefixes(facts: TopicFacts) -> str:
+def _remedy_for_missing_topic(facts: TopicFacts) -> str:
     """Return the remedy for a missing topic; usually topic_prefix is wrong."""
     try:
         names = facts.admin.list_topics(timeout=PREFIXES_LOOK_S).topics

@@ -133,7 +133,7 @@ class TopicFacts:
         """Ask for a topic's partitions in the background, unless that is being done."""
         self._in_background(name, self._ask)
 
-    def check(self, topic: str, message: Message, size: int) -> None:
+    def require_fits(self, topic: str, message: Message, size: int) -> None:
         """Refuse a message that makes a larger record than its topic takes, or has no topic.
 
         A topic that can't be asked (no right to describe it, no answer) counts as one without a

@@ -79,6 +79,3 @@ class InDoubtIds:
 
     def __contains__(self, transaction_id: object) -> bool:
         return transaction_id in self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)

@@ -137,14 +137,14 @@ class HalfProducer:
                             return
                         if left == 0:
                             raise self._signed_at_wrong_time(half)
-                        self._try_anew(half)
+                        self._prepare_next_try(half)
                         continue
                     problem = report.error
                 tried.add(partition)
                 code = None if problem is None else problem.code()
                 if not self._should_retry(polled, tried, partition, code, half, left):
                     raise self._given_up(half, problem)
-                self._try_anew(half)
+                self._prepare_next_try(half)
         finally:
             under_way.pop()
 
@@ -257,7 +257,7 @@ class HalfProducer:
             if until_s < now_s:
                 self._short_until_s.pop(number, None)
         barred = tried | self._short_until_s.keys()
-        barred |= {at for at in topic.led if self.brokers.is_left_alone(topic.leaders[at])}
+        barred |= {at for at in topic.led if self.brokers.is_avoided(topic.leaders[at])}
         return choose_partition(
             topic.leaders,
             turn,
@@ -308,10 +308,12 @@ class HalfProducer:
             self.brokers.silent(self._leader(partition))
         self._facts.refresh(self._half_topic)
 
-    def _try_anew(self, half: Half) -> None:
+    def _prepare_next_try(self, half: Half) -> None:
         self._in_doubt.add(half.transaction_id)
         id_ = half.transaction_id
-        _log.info("The half of %s is tried elsewhere", id_, extra=facts(transaction_id=id_))
+        _log.info(
+            "The half of %s is sent again under another id", id_, extra=facts(transaction_id=id_)
+        )
         half.rename()
         self._counters.add(ClientEvent.SEND_RETRIED)
 

@@ -227,7 +227,7 @@ class PlainSender:
         leaders = self._leaders(topic)
         if message.key is not None:
             return MessageQueue(topic, BY_KEY)
-        away = [number for number, one in leaders.items() if self._brokers.is_left_alone(one)]
+        away = [number for number, one in leaders.items() if self._brokers.is_avoided(one)]
         partition = choose_partition(
             leaders,
             next(self._turns),

@@ -18,7 +18,7 @@ from checkback.client.transaction_producer import TransactionMQProducer
 
 
 class Core(Owner, Protocol):
-    """What sends for a `Producer`."""
+    """Sends the half messages of a `Producer`; a test may put another one in its place."""
 
     @property
     def service_state(self) -> ServiceState:

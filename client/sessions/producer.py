@@ -246,7 +246,7 @@ class Producer:
         if joined.stores_at_once:
             sent.store(core.answer)
         elif not _in_event_loop():
-            sent.learn_topic(core.answer)
+            sent.send_half(core.answer)
         joined.add(core, sent)
         return sent
 

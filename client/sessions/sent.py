@@ -108,8 +108,8 @@ class SentMessage:
     def __repr__(self) -> str:
         return f"SentMessage(topic={self.topic!r}, transaction_id={self.transaction_id!r})"
 
-    def learn_topic(self, answer: Answer) -> None:
-        """Send the half; first ask the brokers about a topic that is not known yet.
+    def send_half(self, answer: Answer) -> None:
+        """Send the half; ask the brokers about its topic first if that is unknown.
 
         Raises:
             BrokerError: this user may not describe it, or Kafka does not answer.

@@ -122,7 +122,7 @@ class EngineDatabase:
             return work(connection)
 
     def join(self, target: object) -> Joined:
-        """Return what has the messages of the transaction that a session is in.
+        """Return the messages that share a session's transaction.
 
         Args:
             target: a session or a connection of SQLAlchemy.
@@ -195,7 +195,7 @@ def create_log_table(table: Table, bind: Engine | Connection) -> None:
 
 
 def join(target: object, database: Engine) -> Joined:
-    """Return what has the messages of the transaction that a session is in.
+    """Return the messages that share a session's transaction.
 
     Args:
         target: a session or a connection.

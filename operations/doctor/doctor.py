@@ -55,7 +55,10 @@ from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.announce import write_tick
-from checkback.streaming.start.checkpoint_layout import fitted, require_same_settings
+from checkback.streaming.start.checkpoint_layout import (
+    filled_from_checkpoint,
+    require_same_settings,
+)
 from checkback.streaming.start.preflight import require_markers, require_usable_clients
 from checkback.streaming.start.sink_choices import sink_settings
 
@@ -173,7 +176,9 @@ class Doctor:
 
     def _markers(self, store: ReadableCheckpoint) -> Findings:
         sink = sink_settings(self._settings, self._connection, store.query_id() or "")
-        require_markers(sink, state_partitions(fitted(self._settings, store)), store)
+        require_markers(
+            sink, state_partitions(filled_from_checkpoint(self._settings, store)), store
+        )
         last = store.last_batch("commits")
         yield Diagnosis("checkpoint", Result.OK, f"last batch {last}, markers there")
         yield self._group_rights(sink.marker_group)

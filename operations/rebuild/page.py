@@ -165,7 +165,7 @@ def restore_page(
     page = replace(empty, settled=settled)
     pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
     pending = _checks_given_back(empty, pending, marked, events)
-    left = Events.concat(waiting, *_malformed(empty, events, marked))
+    left = Events.joined(waiting, *_malformed(empty, events, marked))
     asked_lost = (marked.check_times > 0) & (marked.phase == 0)
     asked_lost[index] = False
     counts = RestoredCounts(

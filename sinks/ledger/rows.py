@@ -60,7 +60,7 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.DELIVERED: "committed",
 }
 DIRECT: Final = "direct"
-"""Reason of a commit with its final already written by the client (delivered)."""
+"""Reason of a commit whose final message a relay had written (earlier: the producer)."""
 _COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)

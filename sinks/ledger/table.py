@@ -137,7 +137,7 @@ class DeltaLedger:
 
         Args:
             batch: which it is; the last one's number is taken as written.
-            blobs: rows as `ledger_rows.packed` packs them; without any, nothing is written.
+            blobs: rows as `sinks.ledger.rows.packed` packs them; without any, nothing is written.
 
         Raises:
             CheckpointError: a later batch is written.

@@ -41,8 +41,8 @@ class StopReason(IntEnum):
     NO_MEMORY = 6
 
 
-class ForwardedCount(ctypes.Structure):
-    """The progress of a call of forward.c, and the reason for its end.
+class ForwardProgress(ctypes.Structure):
+    """How far a call of forward.c has come, and the reason for its end.
 
     Attributes:
         at: how many offsets are done.
@@ -61,9 +61,9 @@ class ForwardedCount(ctypes.Structure):
     code: int
 
     @property
-    def said(self) -> bytes:
+    def text_bytes(self) -> bytes:
         """The text."""
-        start = ctypes.addressof(self) + ForwardedCount.text.offset
+        start = ctypes.addressof(self) + ForwardProgress.text.offset
         length: int = self.text_len
         return ctypes.string_at(start, length)
 
@@ -158,13 +158,13 @@ class SendTarget(NamedTuple):
     """The destination of finals.
 
     Args:
-        decided: int64[n, 2], of the half at each offset, see plan.Lookup.
+        decided: int64[n, 2], of the half at each offset, see sinks.lookups.Lookup.
         on_stop: called with what keeps a final from being sent; raises if the sink can't go on.
     """
 
     to: NativeSender
     decided: Ints
-    on_stop: Callable[[StopReason, ForwardedCount], None]
+    on_stop: Callable[[StopReason, ForwardProgress], None]
 
 
 class NativeReader:
@@ -215,7 +215,7 @@ class NativeReader:
         """
         if self._address is None:
             self._address = self._opened()
-        progress, silent_at, silent_polls = ForwardedCount(), -1, 0
+        progress, silent_at, silent_polls = ForwardProgress(), -1, 0
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
                 if why == StopReason.SILENT:
@@ -228,7 +228,7 @@ class NativeReader:
                     silent_at = offset
                     _require_answer(silent_polls, TopicPartition(self._topic, partition, offset))
                 elif why == StopReason.READING_FAILED:
-                    text = progress.said.decode("utf-8", "replace") or None
+                    text = progress.text_bytes.decode("utf-8", "replace") or None
                     require_passing(KafkaError(progress.code, text), self._topic, partition)
                 elif sending is not None:
                     sending.on_stop(why, progress)
@@ -254,7 +254,7 @@ class NativeReader:
         left: Bools,
         sending: SendTarget | None,
         notes: NativeNotes | None,
-        progress: ForwardedCount,
+        progress: ForwardProgress,
     ) -> StopReason:
         why: int = self._functions.forward(
             self._address,

@@ -23,7 +23,7 @@ from checkback.sinks.ledger.notes import (
 from checkback.sinks.lookups import Lookup
 from checkback.sinks.native.clients import (
     Bools,
-    ForwardedCount,
+    ForwardProgress,
     Ints,
     NativeReader,
     NativeSender,
@@ -80,15 +80,17 @@ class NativeFinals:
             RejectedOutputError, ProducerLostError: as MarkedProducer.send.
         """
 
-        def on_stop(why: StopReason, progress: ForwardedCount) -> None:
+        def on_stop(why: StopReason, progress: ForwardProgress) -> None:
             match why:
                 case StopReason.FULL:
                     self.producer.make_room()
                 case StopReason.TOPIC_UNKNOWN:
-                    name = progress.said
+                    name = progress.text_bytes
                     self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
                 case _:
-                    self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
+                    self.producer.raise_not_queued(
+                        progress.text_bytes.decode(), KafkaError(progress.code)
+                    )
 
         partition, offsets = lookup.partition, lookup.offset
         if self.noting is None:

@@ -158,7 +158,7 @@ class BatchOutputs:
         known = self._find(topic)
         if known is None or known.is_system or topic in self._open_batches:
             return None
-        return None if known.marker_bounds or known.shortage else known
+        return None if known.transaction_end_bounds or known.shortage else known
 
     def _of_half(
         self,
@@ -270,7 +270,7 @@ class BatchOutputs:
         if known is None:
             return None
         if known.shortage and topic in (self._names.refused, self._names.discarded):
-            raise _unavailable(topic, known.shortage)
+            raise _unavailable_error(topic, known.shortage)
         known = as_target(topic, known, self._names, self.settings.pipeline.record_bytes_max)
         self._topics[topic] = known
         bytes_max = known.record_batch_bytes_max
@@ -299,7 +299,7 @@ class BatchOutputs:
         return SinkRecord(self._names.settled, state_partition, key, mark, [], NOW)
 
 
-def _unavailable(topic: str, shortage: str) -> BrokerError:
+def _unavailable_error(topic: str, shortage: str) -> BrokerError:
     return BrokerError(
         f"{topic} takes no records: {shortage}.",
         remedy="Bring its brokers back; the next start goes on from there.",

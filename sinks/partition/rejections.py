@@ -85,7 +85,7 @@ class KnownRejections:
     alone: dict[str, set[RecordOrigin | None]] = field(default_factory=dict)
     timeouts: int = 0
     _tries: Counter[str] = field(default_factory=Counter)
-    _looked_again: set[str] = field(default_factory=set)
+    _missing_once: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         """Return whether outputs have to be compared with what is known."""
@@ -112,7 +112,7 @@ class KnownRejections:
         directory.forget_all()
         causes = _causes_in(rejections)
         if not causes:
-            self._look_again(rejections[0])
+            self._count_timeout(rejections[0])
             return
         for topic in dict.fromkeys(cause.topic for cause in causes):
             of_topic = [other for other in rejections if other.topic == topic]
@@ -135,7 +135,7 @@ class KnownRejections:
         if first.code in TOPIC_REASONS:
             self._learn_of_topic(first, is_own_topic=is_own_topic)
         elif first.code not in RECORD_REASONS or takes_all:
-            raise _hopeless(first)
+            raise _untaken_error(first)
         elif topic == names.refused:
             self._learn_of_refused(causes, directory)
         else:
@@ -147,15 +147,15 @@ class KnownRejections:
             detail = f"{topic} rejected too many records of this batch, lastly: {first.text}"
             self.closed_topics.setdefault(topic, Refusal(RefusedReason.FINAL_REJECTED, detail))
         elif is_spent:
-            raise _hopeless(first)
+            raise _untaken_error(first)
 
     def _learn_of_topic(self, rejection: Rejection, *, is_own_topic: bool) -> None:
         topic = rejection.topic
-        if rejection.code in MISSING_CODES and topic not in self._looked_again:
-            self._looked_again.add(topic)  # the next try sees whether it is gone, or was changed
+        if rejection.code in MISSING_CODES and topic not in self._missing_once:
+            self._missing_once.add(topic)  # the next try sees whether it is gone, or was changed
             return
         if is_own_topic:
-            raise _hopeless(rejection)
+            raise _untaken_error(rejection)
         refusal = Refusal(TOPIC_REASONS[rejection.code], f"{topic}: {rejection.text}")
         self.closed_topics[topic] = refusal
 
@@ -188,7 +188,7 @@ class KnownRejections:
     def _reject(self, rejection: Rejection, names: TopicNames) -> None:
         record = rejection.record
         if record is None or record.origin is None:
-            raise _hopeless(rejection)
+            raise _untaken_error(rejection)
         is_discard = rejection.topic == names.discarded
         reason = RECORD_REASONS[rejection.code]
         detail = f"{rejection.topic}: {rejection.text}"
@@ -208,10 +208,10 @@ class KnownRejections:
         origins = {record.origin for record in records if record.origin is not None}
         found = origins - self.without_content
         if not found:
-            raise _hopeless(causes[0])
+            raise _untaken_error(causes[0])
         self.without_content |= found
 
-    def _look_again(self, rejection: Rejection) -> None:
+    def _count_timeout(self, rejection: Rejection) -> None:
         """Count a try that only ran out of time.
 
         Records for a vanished topic find no leader in time, and hold up those that the same
@@ -219,7 +219,7 @@ class KnownRejections:
         """
         self.timeouts += 1
         if self.timeouts > TIMEOUTS_MAX:
-            raise _hopeless(rejection)
+            raise _untaken_error(rejection)
 
 
 def _causes_in(rejections: Sequence[Rejection]) -> list[Rejection]:
@@ -227,7 +227,7 @@ def _causes_in(rejections: Sequence[Rejection]) -> list[Rejection]:
     return [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
 
 
-def _hopeless(rejection: Rejection) -> BrokerError:
+def _untaken_error(rejection: Rejection) -> BrokerError:
     remedy = "Check the topic's settings and the pipeline's rights with `checkback doctor`."
     if rejection.code == KafkaError._UNKNOWN_PARTITION:
         remedy = "Give the topic as many partitions as the half topic has."

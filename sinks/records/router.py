@@ -153,8 +153,8 @@ class Router:
         if known.shortage:
             detail = f"{topic}: {known.shortage}"
             return Refusal(RefusedReason.REAL_TOPIC_UNAVAILABLE, detail)
-        if known.marker_bounds:
-            detail = f"{known.marker_bounds[0]} of {topic} keeps transactions from ending"
+        if known.transaction_end_bounds:
+            detail = f"{known.transaction_end_bounds[0]} of {topic} keeps transactions from ending"
             return Refusal(RefusedReason.FINAL_REJECTED, detail)
         if known.needs_key and output.key is None:
             detail = f"{topic} is compacted and takes no record without a key"

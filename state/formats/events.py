@@ -61,11 +61,6 @@ class Events(Columns):
         none = np.zeros(0, np.int64)
         return cls(np.zeros(0, np.uint8), none, none, none, none, none, none)
 
-    @classmethod
-    def concat(cls, *parts: Events) -> Events:
-        """Return the rows of all parts, in their order."""
-        return Events.joined(Events.empty(), *parts)
-
     def of_kind(self, kind: EventKind) -> Events:
         """Return the rows of this kind, ascending by the records' own offsets.
 

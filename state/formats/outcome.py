@@ -65,7 +65,7 @@ class Counter(IntEnum):
     """Check requests that found no topic and so do not count."""
     DISCARDS = 12
     DELIVERED = 13
-    """Of the commits, those that a producer delivered itself."""
+    """Commits whose final message a relay had written (before there were relays, the producer)."""
     DELIVERED_REFUSED = 14
     """Delivered ops that met another verdict: 0 while everybody keeps to the protocol."""
 

@@ -23,7 +23,7 @@ SETTLED_VERSION: Final = 2
 """Version 1 did not say of which half a mark is: an offset may have been given to another one."""
 NO_IDENTITY: Final = 0
 CLAIM_KEY: Final = b"claim"
-"""Of the record by which a checkpoint claims its topics: it has the form of marks, and has none."""
+"""Key of the record by which a checkpoint claims its topics: a settled mark without any half."""
 _HEADER: Final = struct.Struct("<BxxxiqqqqI")
 
 

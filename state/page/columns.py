@@ -28,7 +28,7 @@ class Columns:
         return len(first)
 
     @classmethod
-    def none(cls) -> Self:
+    def empty(cls) -> Self:
         """Return no rows."""
         return cls(*(np.zeros(0, np.int64) for _ in _names(cls)))
 

@@ -21,11 +21,11 @@ PAGE_VERSION: Final = 2
 """Version 1 also said which halves their producers may deliver themselves. It is read without that:
 all halves are plain."""
 _STATE_BITS: Final = 15
-"""Of a waiting op of version 1, those that hold what it says."""
+"""In version 1, the bits of a waiting op that hold what it says."""
 _SOURCE_OF_DIRECT: Final = 2**62
 """In version 1, added to the offset of an op that stood on the direct op topic."""
 _NO_COPY: Final = -1
-"""The source offset of such an op now, see Events."""
+"""The source offset of an op from the direct op topic: below 0, so it has no refused copy."""
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
@@ -116,7 +116,7 @@ class Page:
         settled = SettledOffsets(
             np.zeros(page_size, np.uint8), np.zeros(page_size, np.uint16), np.zeros(0, np.int64)
         )
-        halves, waiting = PendingHalves.none(), WaitingOps.none()
+        halves, waiting = PendingHalves.empty(), WaitingOps.empty()
         return cls(partition, page, page_size, halves, waiting, settled)
 
     @property

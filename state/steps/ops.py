@@ -101,7 +101,7 @@ def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
 
 
 def is_delivered(state: Ints) -> NDArray[np.bool_]:
-    """Return bool[n], which ops say that their producer has written the final message.
+    """Return bool[n], which ops say that the final message is already written.
 
     Args:
         state: int64[n], what the ops say, as Events has it.

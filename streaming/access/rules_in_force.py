@@ -26,7 +26,7 @@ class AccessWatch(RuleWatch):
     def for_run(
         self, store: CheckpointStore, is_begun: Callable[[int], bool]
     ) -> tuple[AccessVersion, dict[str, Any] | None]:
-        """Return how the terms of the batches to come name the rules, and what changed if it did.
+        """Return how the next batches' terms name the rules, and the facts of a change, if any.
 
         Args:
             is_begun: tells whether anything of a planned batch may be written.
@@ -43,7 +43,7 @@ class AccessWatch(RuleWatch):
         planned, committed = (store.last_batch(log) for log in ("offsets", "commits"))
         next_batch = 0 if committed is None else committed + 1
         if planned == next_batch and is_begun(next_batch):
-            raise _begun(store, next_batch, had)
+            raise _begun_batch_error(store, next_batch, had)
         now = AccessVersion.of(self.version, secrets.token_hex(8))
         return now, change_facts(had, now, next_batch)
 
@@ -59,7 +59,7 @@ def change_facts(had: AccessVersion, now: AccessVersion, from_batch: int) -> dic
     }
 
 
-def _begun(store: CheckpointStore, batch: int, had: AccessVersion) -> CheckpointError:
+def _begun_batch_error(store: CheckpointStore, batch: int, had: AccessVersion) -> CheckpointError:
     rules = f"the rules of version {had.name}" if had.name else "access control off"
     return CheckpointError(
         f"Batch {batch} of {store.path} is written in part, and was begun with {rules}: under "

@@ -26,7 +26,7 @@ from checkback.streaming.batch.partition_growth import PartitionGrowth
 from checkback.streaming.batch.sink_task import REPORT_TYPE, sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
 from checkback.streaming.batch.terms import BatchPlans, TermsOfRun
-from checkback.streaming.relay.reading import RelayReading
+from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.start.clock_check import AheadWatch
@@ -76,7 +76,7 @@ class RunBatch:
         require_own_epoch: raises FencedError if a younger job runs.
         observed: takes the report, and has the log level.
         clock: refuses a batch with a time that the brokers contradict.
-        relay: reads and tells what concerns relays; None where none ever took an op.
+        relay: makes the relay terms of the batch; None where no relay ever took an op.
         only_batch: the one batch that this run may carry out; None for any.
     """
 
@@ -90,7 +90,7 @@ class RunBatch:
     observed: Observation
     clock: AheadWatch
     growth: PartitionGrowth
-    relay: RelayReading | None = None
+    relay: RelayTermsOfRun | None = None
     only_batch: int | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
@@ -124,7 +124,7 @@ class RunBatch:
         self.progress.add(batch_id, report, by_place(plans.batch.ends))
         self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
         # Step 11: Spark writes `commits/N` when this returns.
-        ends, did_nothing = self._finished(plans, report)
+        ends, did_nothing = self._end_and_idleness(plans, report)
         self.idling.hold(batch_id, ends, did_nothing=did_nothing)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         self.require_own_epoch()
@@ -137,16 +137,16 @@ class RunBatch:
         self.growth.follow(plans.batch.ends)
         return plans
 
-    def _finished(self, plans: BatchPlans, report: BatchReport) -> tuple[Offsets, bool]:
+    def _end_and_idleness(self, plans: BatchPlans, report: BatchReport) -> tuple[Offsets, bool]:
         """Return where a batch ends, and whether it did nothing.
 
-        Marks, and ops that relays take, are nothing to be done.
+        A batch that read only marks, or ops that relays take, did nothing.
         """
         ends, before = plans.batch.ends, plans.before
         if self.relay is None:
             return ends, plans.reads_nothing and not report.pages
         relayed = self.terms.relayed
-        judged = self.relay.judged(ends, relayed)
-        is_same = before is not None and judged == self.relay.judged(before.ends, relayed)
+        judged = self.relay.ends_of_job(ends, relayed)
+        is_same = before is not None and judged == self.relay.ends_of_job(before.ends, relayed)
         decided = {self.relay.topics.decided: ends.get(self.relay.topics.decided, {})}
         return {**judged, **decided}, is_same and not report.pages

@@ -24,7 +24,7 @@ from pyspark import SparkContext, TaskContext
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.own_files.batch_terms import (
-    ALL_READ,
+    READ_TO_END,
     AccessVersion,
     BatchTerms,
     LeaderEpoch,
@@ -41,7 +41,7 @@ from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, Place, by_place
 from checkback.state import NO_RELAY, NOTHING_READ, RelayLimits, Rules
-from checkback.streaming.relay.reading import RelayReading
+from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 from checkback.streaming.start.kept_records import LogEnds
 
@@ -49,9 +49,9 @@ PART: Final = "|"
 """Between the three parts of the local property that Spark hands to every task of a batch:
 BatchTerms.java reads the first two, the page function the third."""
 PAGES_AHEAD: Final = 64
-"""Pages behind a partition's end that an op may name, and that may be forgotten before it may no
-longer name them. More of them mean fewer notes: at 1,000 halves a second in a partition one is good
-for four minutes."""
+"""How many pages a noted range of halves is wider than the real one, at each end. An op may name a
+half that far behind the partition's end, or in that many pages that the state has forgotten. A
+wider range is noted less often: at 1,000 halves a second in a partition, every four minutes."""
 CLOCK_STEP_MS: Final = 250
 """A smaller change of the difference between two clocks is no reason for a note."""
 ANY_HALF: Final = OpRange(0, 2**63 - 1)
@@ -190,7 +190,7 @@ def epochs_after(
     read = {} if plans.before is None else by_place(plans.before.ends)
     last = {at: LeaderEpoch(of, min(to, read.get(at, 0))) for at, (of, to) in epochs.items()}
     told = ((place, end.leader_epoch) for place, end in ends.items())
-    return last | {at: LeaderEpoch(of, ALL_READ) for at, of in told if of != NO_EPOCH}
+    return last | {at: LeaderEpoch(of, READ_TO_END) for at, of in told if of != NO_EPOCH}
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class TermsOfRun:
     """Decides the terms of each batch; one object for each run of a query.
 
     Args:
-        plans: the same checkpoint, read as fast as can be.
+        plans: reads the same checkpoint, its plans from local files where it has them.
         log_ends: returns where partitions end now, nothing if that is unknown.
         require_kept: refuses partitions that lost what was read, as KeptRecords.require does.
         first_pages: returns the first page of each half partition of which the state remembers
@@ -218,7 +218,7 @@ class TermsOfRun:
     is_begun: Callable[[int], bool]
     half_topic: str
     page_size: int
-    relay: RelayReading | None = None
+    relay: RelayTermsOfRun | None = None
     _last: tuple[int, PlannedBatch] | None = field(default=None, init=False)
     _terms: BatchTerms | None = field(default=None, init=False)
     _stored: Mapping[Place, int] = field(default_factory=dict, init=False)
@@ -319,7 +319,7 @@ class TermsOfRun:
             ranges = {at: OpRange(first, end + self._margin) for at, (first, end) in ranges.items()}
         relay, ends = self._relay_terms(batch_id, plans.batch.ends, last), plans.batch.ends
         if self.relay is not None:
-            ends = self.relay.judged(ends, relay)
+            ends = self.relay.ends_of_job(ends, relay)
         hidden = hidden_partitions(ends, stored_before)
         return BatchTerms(self.rules, self.access, hidden, ranges, ahead_ms, relay=relay)
 
@@ -355,7 +355,7 @@ class TermsOfRun:
 
 
 def still_hold(noted: Mapping[int, OpRange], found: Mapping[int, OpRange], margin: int) -> bool:
-    """Return whether noted ranges still hold. Those of silent brokers let every op pass.
+    """Return whether noted ranges still hold. While brokers are silent, every op passes.
 
     Args:
         noted: with a margin behind each end.

@@ -24,7 +24,7 @@ from checkback.protocol.errors import (
 )
 from checkback.streaming.spark.driver_jvm import named
 
-OUR_ERROR: Final = re.compile(r"checkback\.[a-z_.]+\.(\w+Error): (.+)")
+CHECKBACK_ERROR: Final = re.compile(r"checkback\.[a-z_.]+\.(\w+Error): (.+)")
 PYTHON_ERROR: Final = re.compile(
     r"^((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE
 )
@@ -140,7 +140,7 @@ def _with_log(found: CheckbackError, log: Path | None) -> CheckbackError:
 
 def _explained(failure: StreamingQueryException | None) -> CheckbackError:
     text = _whole_text(failure)
-    found = OUR_ERROR.findall(text)
+    found = CHECKBACK_ERROR.findall(text)
     if found:
         name, message = found[-1]
         kind = getattr(errors, name, OperationalError)

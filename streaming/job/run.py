@@ -48,18 +48,19 @@ from checkback.streaming.job.query_failure import explain, jvm_watched
 from checkback.streaming.pages.page_function import PageSettings
 from checkback.streaming.pages.page_key import PageKeys
 from checkback.streaming.relay.decided_topic import DecidedTopic
-from checkback.streaming.relay.reading import MarkReader, RelayReading
+from checkback.streaming.relay.marks import MarkReader
 from checkback.streaming.relay.switch import RelaySwitch
+from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.offset_publisher import OffsetPublisher
 from checkback.streaming.reports.open_input import Stall, StallWatch
 from checkback.streaming.reports.progress import Progress, ProgressLine, awaited
-from checkback.streaming.source.kafka_source import needs_small_polls, pem_text, read_topics
+from checkback.streaming.source.kafka_source import count_start_over_batch, pem_text, read_topics
 from checkback.streaming.source.verification import RecordVerification
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.spark.driver_jvm import log_path
-from checkback.streaming.spark.session import spare_processes, start_session
+from checkback.streaming.spark.session import start_session, use_hadoop_file_system
 from checkback.streaming.start import preflight
 from checkback.streaming.start.announce import publish_status, write_tick
 from checkback.streaming.start.checkpoint_layout import fit_to_checkpoint
@@ -150,12 +151,12 @@ class Job:
         self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)
         try:
-            spare_processes(spark, settings.checkpoint)
+            use_hadoop_file_system(spark, settings.checkpoint)
             store = CheckpointStore.of(spark, settings.checkpoint)
             require_readable(store)
             self.settings = settings = fit_to_checkpoint(settings, spark, store)
             bound = preflight.bind_checkpoint(settings, facts, store)
-            sink = self._fence_older(store, facts, connection)
+            sink = self._take_over_checkpoint(store, facts, connection)
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
             with stop_signals(self.stop), told_as_running(folder, self._observed.url):
@@ -166,14 +167,15 @@ class Job:
             if self._epoch is not None:
                 self._epoch.close()
 
-    def _fence_older(
+    def _take_over_checkpoint(
         self, store: CheckpointStore, facts: preflight.ClusterFacts, connection: dict[str, Any]
     ) -> SinkSettings:
+        """Check that Kafka and ledger fit the checkpoint, claim the topics, fence older jobs."""
         read = read_to(store)
         noted = newest_terms(store) if read else None
         epochs = {} if noted is None else noted.leader_epochs
         kept = KeptRecords(connection)
-        kept.require(read, epochs, log_ends(self._group_admin(), read))
+        kept.require(read, epochs, log_ends(self._admin_client(), read))
         half_id = facts.topics[self.settings.topics.half].topic_id
         kept_ms = facts.marks_kept_ms
         self._claim = TopicClaim(self.settings, connection, store, half_id, kept_ms, self.now_ms)
@@ -183,7 +185,7 @@ class Job:
             planned = store.last_batch("offsets")
             self._ledger.require_not_ahead(found.query_id, -1 if planned is None else planned)
         sink = fence_older(found, self.settings, facts, store)
-        self.progress.complete(read_page_statuses(self._plans(store)))
+        self.progress.begin_with(read_page_statuses(self._plans(store)))
         # A first batch that hangs does not say it.
         self.progress.read = read
         return sink
@@ -200,7 +202,7 @@ class Job:
         pages = PageSettings(size, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
         # A start that is refused before its first query has failed over no batch.
-        self._polls_small = cache(partial(needs_small_polls, store))
+        self._polls_small = cache(partial(count_start_over_batch, store))
         is_first = True
         while True:
             # Each look reads the markers.
@@ -211,7 +213,7 @@ class Job:
             if changed is not None:
                 self.emit("access_rules", changed)
                 self._observed.rules_changed(changed)
-            if is_first and not self._begin_ops(spark, store, sink, pages):
+            if is_first and not self._settle_who_reads_ops(spark, store, sink, pages):
                 return
             query = self._start(spark, store, sink, pages)
             if is_first:
@@ -226,10 +228,10 @@ class Job:
             if self._is_over:
                 self._stopping.set()
 
-    def _begin_ops(
+    def _settle_who_reads_ops(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
     ) -> bool:
-        """Leave the former direct op topic, and see to who takes the ops.
+        """Leave the former direct op topic, then hand the ops to relays or take them back.
 
         Returns:
             Whether the job is to go on.
@@ -279,7 +281,7 @@ class Job:
         verification = None if access is None else RecordVerification(spark, access)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(is_long=planned is None), self._ledger
-        relay = self._relay_reading()
+        relay = self._relay_terms()
         run_batch = RunBatch(
             sink,
             self.progress,
@@ -296,22 +298,22 @@ class Job:
         )
         return start_query(outcomes, settings, run_batch, is_long=planned is None)
 
-    def _relay_reading(self) -> RelayReading | None:
+    def _relay_terms(self) -> RelayTermsOfRun | None:
         spans, names = self._relay.spans, self.settings.topics
         if not spans:
             return None
         reader = MarkReader(self.settings.connection(), names.decided)
-        return RelayReading(names, spans, reader.newest)
+        return RelayTermsOfRun(names, spans, reader.newest)
 
     def _terms(
-        self, store: CheckpointStore, page_size: int, relay: RelayReading | None
+        self, store: CheckpointStore, page_size: int, relay: RelayTermsOfRun | None
     ) -> TermsOfRun:
         return TermsOfRun(
             store,
             self._plans(store),
             Rules.from_settings(self.settings),
             self._access_version,
-            partial(log_ends, self._group_admin()),
+            partial(log_ends, self._admin_client()),
             KeptRecords(self.settings.connection()).require,
             self.progress.first_pages,
             lambda: self._clock.ahead_ms,
@@ -363,12 +365,12 @@ class Job:
                 self._observed.metrics.take_spark_progress(last, self._held_ms(last))
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
-                self._require_own_topics()
+                self._require_still_allowed()
                 self._emit_line(query)
                 if self._access.problem:
                     self.emit("access_rules_broken", {"problem": self._access.problem})
                 next_line_s += interval_s
-            if self._access.has_changed():
+            if self._access.take_new_rules():
                 self._stopping.set()
             self._observed.access_looked(self._access.problem)
         if self._is_over:
@@ -389,7 +391,7 @@ class Job:
             return
         if self._stalls is None:
             self._stalls = StallWatch(
-                self.settings, self._group_admin(), read=lambda: self.progress.read
+                self.settings, self._admin_client(), read=lambda: self.progress.read
             )
         if self._stalls.is_due():
             self._stalls.look()
@@ -399,7 +401,8 @@ class Job:
         if self._epoch is not None:
             self._epoch.require_own()
 
-    def _require_own_topics(self) -> None:
+    def _require_still_allowed(self) -> None:
+        """Refuse to go on after a younger job, a wrong clock or another checkpoint's claim."""
         self._require_own_epoch()
         self._clock.compare_if_due()
         if self._claim is not None:
@@ -438,7 +441,7 @@ class Job:
         if self._is_over:
             return [], [], []
         names = self.settings.topics
-        silent = groups_without_members(self._group_admin(), names, asked) if asked else []
+        silent = groups_without_members(self._admin_client(), names, asked) if asked else []
         stalls = [] if self._stalls is None else self._stalls.look()
         return silent, stalls, self._awaited_for_replicas()
 
@@ -459,7 +462,7 @@ class Job:
             return None
         return max(0, last.durationMs.get("triggerExecution", 0) - self._held_ms(last))
 
-    def _group_admin(self) -> AdminClient:
+    def _admin_client(self) -> AdminClient:
         # Made on first use, then kept: each client has threads and connections of its own.
         if self._admin is None:
             self._admin = AdminClient(self.settings.connection())

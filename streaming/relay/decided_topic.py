@@ -59,7 +59,7 @@ from checkback.sinks.records.source_record import (
 TIMEOUT_S: Final = 30.0
 OPEN_TRANSACTION_S: Final = 60.0
 """Brokers end a dead relay's transaction well within this time."""
-LOOK_BACK: Final = 1_000
+FIRST_LOOK_OFFSETS: Final = 1_000
 """How far before its end a partition is read first: a relay writes a mark every second."""
 PASSED_AT_ONCE: Final = 2_000
 """Ops that one Kafka transaction passes on."""
@@ -167,7 +167,7 @@ class DecidedTopic:
                 raise _not_possible("describe the relays' group", error) from error
             return
         if members:
-            raise self._is_alive(len(members))
+            raise self._relay_alive_error(len(members))
 
     def close_relays(
         self, read: Mapping[int, int], taken_from: Mapping[int, int]
@@ -208,7 +208,7 @@ class DecidedTopic:
     def _notes_of(
         self, at: int, begin: int, end: int, *, is_known: bool
     ) -> list[tuple[PartitionNote, int]]:
-        size = LOOK_BACK if is_known else end
+        size = FIRST_LOOK_OFFSETS if is_known else end
         while True:
             first = max(begin, end - size)
             found: list[tuple[PartitionNote, int]] = []
@@ -289,12 +289,12 @@ class DecidedTopic:
             while not assigned and time.monotonic() < until_s:
                 consumer.poll(0.1)
             if len(assigned) < self.partitions:
-                raise self._is_alive(1)
+                raise self._relay_alive_error(1)
             yield consumer, consumer.consumer_group_metadata()
         finally:
             consumer.close()
 
-    def _is_alive(self, members: int) -> CheckpointError:
+    def _relay_alive_error(self, members: int) -> CheckpointError:
         group = relay_group(self.settings.application_id)
         return CheckpointError(
             f"relay is not set, and consumer group {group} has {members} live members: relays "

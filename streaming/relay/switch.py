@@ -84,7 +84,7 @@ class RelaySwitch:
         is_planned = self.settings.topics.decided in self._planned_ends()
         if not (self.settings.relay or self.spans or is_planned or found is not None):
             return True
-        topic = self.open_topic(self._partitions())
+        topic = self.open_topic(self._bind_decided_topic())
         notes = topic.notes(self.spans, self._planned_ends().get(self.settings.topics.decided, {}))
         self._learn(notes)
         self.is_known = bool(self.spans) or is_planned
@@ -99,7 +99,7 @@ class RelaySwitch:
     def _close_behind_plan(self, topic: DecidedTopic) -> None:
         """Close again behind the last plan, if it has ops behind `closed` but not `closed` itself.
 
-        Only a replaced job makes such a plan, and no job runs it (reading.py). Its ops are passed
+        Only a replaced job makes such a plan, and no job runs it (terms.py). Its ops are passed
         on, too, and dropped from the plan's batch.
         """
         ends = self._planned_ends()
@@ -243,7 +243,7 @@ class RelaySwitch:
         if spans:
             topic.take({at: Taken(span.ops_from, span.halves_from) for at, span in spans.items()})
 
-    def _partitions(self) -> int:
+    def _bind_decided_topic(self) -> int:
         """Return the number of half partitions; require as many decided ones, and the known topic.
 
         Raises:

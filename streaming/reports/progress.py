@@ -19,9 +19,9 @@ from checkback.sinks.report import BatchReport, PageStatus, summed
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.unread import Unread
 
-GROUPS_TOLD_MAX: Final = 100
-"""Of the groups without a check topic."""
-NOTHING_READ: Final[Mapping[Place, int]] = {}
+UNDELIVERED_GROUPS_MAX: Final = 100
+"""How many groups without a check topic a progress line names at most."""
+NO_OFFSETS: Final[Mapping[Place, int]] = {}
 GROUPS_SHOWN_MAX: Final = 3
 WRITING_S: Final = 10.0
 """From here on a line says what a batch that is written waits for; most take one or two."""
@@ -106,7 +106,7 @@ class ProgressLine:
         groups_without_members: groups that were asked since the last line and have no live member.
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.
-        stalls: partitions that are not read further; see streaming.stalls.
+        stalls: partitions that are not read further; see open_input.py.
         short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
             transaction there.
         unread: what lies unread on each topic, by the brokers.
@@ -177,7 +177,7 @@ class Progress:
         return None if begun_s is None else max(0, int((now_s - begun_s) * 1_000))
 
     def add(
-        self, batch_id: int, report: BatchReport, read: Mapping[Place, int] = NOTHING_READ
+        self, batch_id: int, report: BatchReport, read: Mapping[Place, int] = NO_OFFSETS
     ) -> None:
         """Add the report of a batch's tasks, and up to where the batch has read."""
         with self._lock:
@@ -189,8 +189,8 @@ class Progress:
             self.index.update(report.pages)
             self._asked.update(report.asked_groups)
 
-    def complete(self, statuses: Iterable[PageStatus]) -> None:
-        """Add the statuses that the checkpoint held when the job began."""
+    def begin_with(self, statuses: Iterable[PageStatus]) -> None:
+        """Take over the page statuses that the checkpoint held when the job began."""
         with self._lock:
             self.index.update(statuses)
             self._is_complete = True
@@ -229,7 +229,7 @@ class Progress:
                 self.index.pending,
                 None if oldest_ms is None else max(0, now_ms - oldest_ms),
                 self.index.overdue,
-                dict(since.undelivered_groups.most_common(GROUPS_TOLD_MAX)),
+                dict(since.undelivered_groups.most_common(UNDELIVERED_GROUPS_MAX)),
                 dict(since.refused),
                 dict(since.refused_groups.most_common(GROUPS_SHOWN_MAX)),
             )

@@ -14,7 +14,7 @@ from checkback.protocol.durations import duration_text
 from checkback.sinks.kafka.read.list_offsets import Place
 
 ENDS_KEPT_MAX: Final = 200
-"""Of a partition that is not read for long; fewer make a record look younger than it is."""
+"""Ends that are kept of a partition that stands still; with fewer, records look too young."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Unread:
     still_s: float = 0.0
 
     def says(self) -> str:
-        """Return it as words that follow others."""
+        """Return a part of a sentence, such as `12 unread on orders, the oldest for 5 s`."""
         oldest = duration_text(round(self.oldest_s) * 1_000)
         return f"{self.records:,} unread on {self.topic}, the oldest for {oldest}"
 

@@ -40,16 +40,16 @@ def decode(
 
     Other records of the feedback and decided topics are skipped: ticks, what is said of a
     partition, and records of a stranger, although only the pipeline may write there. So are ops
-    that a relay takes: the decided topic has them. The terms of the batch (batch_terms.py) say how
-    large a half may be, which halves an op or a feedback may name, and which ops relays take;
-    outside of a batch anything goes.
+    that a relay takes: the decided topic has them. The terms of the batch
+    (streaming/batch/terms.py) say how large a half may be, which halves an op or a feedback may
+    name, and which ops relays take; outside of a batch anything goes.
 
     Returns:
-        page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
-        offset long (of the half), time_ms long (of the record), identity long (see
-        state/formats/identity.py), detail long (a half's immunity time in ms or -1, an op's state,
-        a feedback's check times, a refusal's code), source_offset long (of the record itself; of a
-        decided op where it stands on the op topic); as state.Events has them.
+        page_key long (see streaming/pages/page_key.py), partition int, kind tinyint
+        (state.EventKind), offset long (of the half), time_ms long (of the record), identity long
+        (see state/formats/identity.py), detail long (a half's immunity time in ms or -1, an op's
+        state, a feedback's check times, a refusal's code), source_offset long (of the record
+        itself; of a decided op where it stands on the op topic); as state.Events has them.
     """
     spark = rows.sparkSession
     decoder = _decoder(spark, topics, page_size)
@@ -69,7 +69,7 @@ def decode(
 
 def _decoder(spark: SparkSession, topics: TopicNames, page_size: int) -> Any:
     """Return the object that Spark calls, in the session's JVM."""
-    # Compared with our prefix and without it: removing it would cut every topic's name.
+    # Compared with topic_prefix and without it: removing it would cut every topic's name.
     prefixes = ("", topics.prefix) if topics.prefix else ("",)
     refused = [prefix + name for prefix in prefixes for name in sorted(SYSTEM_TOPICS)]
     beginnings = [prefix + one for prefix in prefixes for one in SYSTEM_TOPIC_PREFIXES]

@@ -36,7 +36,7 @@ READ_IN_SMALL_POLLS: Final = {
 """For a batch of records that may be too large, once unpacked, to have many in memory."""
 
 FILE: Final = "retried.json"
-"""Of the checkpoint: how many starts have found the same batch begun."""
+"""The checkpoint's file with how many starts have found the same batch begun."""
 SMALL_FROM: Final = 2
 """Starts that found the batch planned: the first may follow any crash, and should be fast."""
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def read_topics(
     )
 
 
-def needs_small_polls(store: CheckpointStore) -> bool:
+def count_start_over_batch(store: CheckpointStore) -> bool:
     """Count this start; return whether earlier ones failed to finish the last batch too.
 
     Brokers take compressed records that unpack to a thousand times what they store.

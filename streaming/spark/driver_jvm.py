@@ -107,7 +107,7 @@ def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
         with _output(log) as output, _sigterm_ignored():
             return new_gateway(conf, output)
     except PySparkRuntimeError as error:
-        raise _did_not_start(log) from error
+        raise _start_error(log) from error
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _sigterm_ignored() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _did_not_start(log: Path | None) -> PrerequisiteError:
+def _start_error(log: Path | None) -> PrerequisiteError:
     where = "the lines above say why" if log is None else f"{named(log)} says why"
     remedy = "Often it is a spark.* setting, or less memory than spark.driver.memory asks for."
     if not _has_name(os.getuid()):  # Spark and Hadoop ask for the user's name and folder

@@ -25,7 +25,7 @@ def kept_file(prefix: str, suffix: str) -> Path | None:
     jar of another user could read the secrets of access control.
     """
     for path in sorted(jars_folder().glob(f"{prefix}*{suffix}")):
-        if _is_whole_and_ours(path, prefix, suffix):
+        if _is_whole_and_trusted(path, prefix, suffix):
             return path
     return None
 
@@ -35,7 +35,7 @@ def kept_name(path: Path, prefix: str, suffix: str) -> str:
     return f"{prefix}{sha256(path)}{suffix}"
 
 
-def _is_whole_and_ours(path: Path, prefix: str, suffix: str) -> bool:
+def _is_whole_and_trusted(path: Path, prefix: str, suffix: str) -> bool:
     try:
         is_ours = path.stat().st_uid in trusted_owners()
         return is_ours and path.name == kept_name(path, prefix, suffix)

@@ -21,7 +21,7 @@ HALF: Final = names.HALF_PROTOCOL_ORDER
 OP: Final = names.OP_PROTOCOL_ORDER
 KINDS: Final = tuple(OpKind)
 TERMS_PROPERTY: Final = "checkback.batch_terms"
-"""The local property with the terms of a batch (batch_terms.py)."""
+"""The local property with the terms of a batch (streaming/batch/terms.py)."""
 BLOCK_BYTES: Final = 64
 """Block size of SHA-1 and of SHA-256."""
 TOPIC: Final = "T"

@@ -67,7 +67,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
-    # Would cost a read per write, for a number that our own status has more exactly.
+    # Would cost a read per write, for a number that the status of the pages has more exactly.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Without it every batch uploads a whole snapshot of every partition.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -83,14 +83,14 @@ REQUIRED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # With this value Spark skips measuring every column of every row (BaseStreamingArrowWriter).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Our own files are in the folder before Spark's first one, so checkpoints.identity guards the
-    # folder instead.
+    # Checkback's files are in the folder before Spark's first one; identity.json guards the folder
+    # instead.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
 """Settings that correctness or the design depends on."""
 
 
-OURS: Final = frozenset({"spark.app.name", "spark.sql.shuffle.partitions"})
+DERIVED: Final = frozenset({"spark.app.name", "spark.sql.shuffle.partitions"})
 """Settings that follow from the pipeline's own."""
 
 
@@ -157,7 +157,7 @@ def submitted_settings(settings: Settings) -> dict[str, str]:
             remedy=f'Set master = "{master}" in the configuration file.',
             key="master",
         )
-    named = {spark_key(key) for key in settings.spark} | REQUIRED.keys() | OURS
+    named = {spark_key(key) for key in settings.spark} | REQUIRED.keys() | DERIVED
     return {key: value for key, value in given.items() if key not in named}
 
 
@@ -168,7 +168,7 @@ def end_jvm(gateway: Any) -> None:
     gateway.proc.wait()
 
 
-def spare_processes(spark: SparkSession, checkpoint: str) -> None:
+def use_hadoop_file_system(spark: SparkSession, checkpoint: str) -> None:
     """Let Spark write a local checkpoint through Hadoop's older interface by default.
 
     Hadoop's FileContext runs `readlink` for each file that it renames and for the file's checksum:
@@ -187,7 +187,7 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     if settings.master.startswith("local"):
         # No other machine has to reach a local Spark.
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # Executors elsewhere get our package as a zip, which is not there yet when the daemon
+        # Executors elsewhere get Checkback as a zip, which is not there yet when the daemon
         # starts.
         chosen["spark.python.daemon.module"] = "checkback.streaming.spark.python_workers"
     if not settings.master.startswith("yarn"):

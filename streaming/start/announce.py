@@ -1,4 +1,4 @@
-"""Writes what a start announces: a tick for Spark, and the status for clients."""
+"""Appends single records: a start's status for clients, and ticks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
 
 
 def write_tick(settings: Settings, timeout_s: float = STORE_TIMEOUT_S) -> int | None:
-    """Write a record without meaning: without new data Spark fires no timeout after a restart.
+    """Write a tick: without new data Spark fires no timeout after a restart.
 
     Returns:
         When the broker stored it, by its clock; None where the topic has no such times.

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def fit_to_checkpoint(
     settings: Settings, spark: SparkSession, store: ReadableCheckpoint
 ) -> Settings:
-    """Do as `fitted`, and let Spark make as many state partitions."""
-    found = fitted(settings, store)
+    """Do as `filled_from_checkpoint`, and set Spark's number of state partitions."""
+    found = filled_from_checkpoint(settings, store)
     if settings.state_partitions is None and found.state_partitions is not None:
         spark.conf.set(SHUFFLE_PARTITIONS, str(found.state_partitions))
     return found
 
 
-def fitted(settings: Settings, store: ReadableCheckpoint) -> Settings:
+def filled_from_checkpoint(settings: Settings, store: ReadableCheckpoint) -> Settings:
     """Return the settings, with what is unset filled in from the checkpoint.
 
     That is page size, order and state partitions.
@@ -62,12 +62,12 @@ def require_same_settings(settings: Settings, store: ReadableCheckpoint) -> None
     """Refuse settings that a checkpoint was not made with; asks no broker.
 
     Raises:
-        CheckpointError: names the first that differs; or as for `fitted`.
+        CheckpointError: names the first that differs; or as for `filled_from_checkpoint`.
     """
     text = store.read_own(FILE)
     if text is None:
         return
-    fitting, bound = fitted(settings, store), CheckpointIdentity.from_json(text)
+    fitting, bound = filled_from_checkpoint(settings, store), CheckpointIdentity.from_json(text)
     now = replace(
         bound,
         application_id=fitting.application_id,

@@ -82,8 +82,8 @@ class AheadWatch:
     def require_credible(self, planned_ms: int) -> None:
         """Ask the brokers again if a batch was planned for a time that came too soon.
 
-        Discards use the time of the batch before (batch_terms.py), so no discard used this time
-        yet.
+        Discards use the time of the batch before (streaming/batch/terms.py), so no discard used
+        this time yet.
         """
         if planned_ms - self.steady_s() * 1_000 - self._agreed_ms > CREDIBLE_MS:
             self.require_agreement()

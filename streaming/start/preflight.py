@@ -40,7 +40,7 @@ from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.spark.cores import state_partitions
-from checkback.streaming.start.topic_claim import Claim, claimed_by, first_record
+from checkback.streaming.start.topic_claim import Claim, claimed_error, first_record
 from checkback.streaming.start.transaction_timeout import (
     LEAST_MS,
     broker_limit_ms,
@@ -194,7 +194,7 @@ def bind_checkpoint(
             checkpoint=settings.checkpoint,
         )
     if facts.settled_records:
-        raise claimed_by(settings, facts.claim)
+        raise claimed_error(settings, facts.claim)
     store.replace_own(FILE, now.to_json())
     return now
 
@@ -284,7 +284,7 @@ def describe_topics(
             return facts
         may_be_missing = {error.code() for error in unseen.values()} == {UNKNOWN}
         if time.monotonic() - began_s >= (MADE_S if may_be_missing else TIMEOUT_S):
-            raise _missing(unseen)
+            raise _undescribed_error(unseen)
         pause(PAUSE_S)
 
 
@@ -300,13 +300,13 @@ def _described(
         except KafkaException as error:
             unseen[name] = cause_of(error)
             if not is_transient(error):
-                raise _missing(unseen) from error
+                raise _undescribed_error(unseen) from error
         else:
             facts[name] = DescribedTopic(str(description.topic_id), len(description.partitions))
     return unseen
 
 
-def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
+def _undescribed_error(unseen: Mapping[str, KafkaError]) -> BrokerError:
     """Return the error for topics that brokers do not describe.
 
     It advises to create them only where the brokers say nothing else than that they are missing.

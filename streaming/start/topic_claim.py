@@ -121,7 +121,7 @@ class TopicClaim:
             first = first_record(self.settings, self.connection)
         found = None if first is None else Claim.from_record(first)
         if first is None or found is None or found.claim_id != own.claim_id:
-            raise claimed_by(self.settings, found)
+            raise claimed_error(self.settings, found)
         mark_won(self.store, own.claim_id, first.offset())
 
     def renew_if_due(self) -> None:
@@ -195,7 +195,7 @@ def mark_won(store: CheckpointStore, claim_id: str = "", offset: int | None = No
     _keep(store, {"id": claim_id, "won": True, "offset": offset})
 
 
-def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
+def claimed_error(settings: Settings, found: Claim | None) -> CheckpointError:
     """Return the error that refuses a new checkpoint over topics of another one.
 
     Args:
@@ -249,10 +249,10 @@ def claimed_half_topic(settings: Settings, connection: dict[str, Any]) -> str:
 def _records(
     settings: Settings,
     connection: dict[str, Any],
-    gone: int = -1,
+    own_claim_offset: int = -1,
     timeout_s: float = TIMEOUT_S,
 ) -> Generator[Message]:
-    """Yield the records of the first partition; none if the one with that offset is there."""
+    """Yield the records of the first partition; none if the one at own_claim_offset is there."""
     partition = TopicPartition(settings.topics.settled, 0)
     reading = {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
     with closing(Consumer(reading)) as consumer:
@@ -260,7 +260,7 @@ def _records(
         with broker_errors(f"{partition.topic} can't be claimed", remedy, topic=partition.topic):
             look = partial(consumer.get_watermark_offsets, partition, timeout_s)
             first, end = retry_transient(look, timeout_s)
-            if first == end or first <= gone < end:
+            if first == end or first <= own_claim_offset < end:
                 return
             consumer.assign([TopicPartition(partition.topic, 0, first)])
         while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:

@@ -43,7 +43,7 @@ class ReportingJob:
     def __init__(self, broker: str, port: int) -> None:
         self.settings = Settings(bootstrap_servers=broker, metrics_port=port)
         self.progress = Progress()
-        self.progress.complete([])
+        self.progress.begin_with([])
         self.seen = Observation(self.settings, self.progress, now_ms)
         self._batch = 0
 

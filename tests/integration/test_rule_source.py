@@ -54,7 +54,7 @@ def test_the_newest_record_is_in_force_within_a_look(
 
     def look() -> bool:
         now_s[0] += 2
-        return watch.has_changed()
+        return watch.take_new_rules()
 
     assert not look()
     publish_rules(settings, topic(settings), RULES.replace("orders", "stock").encode())

@@ -19,7 +19,7 @@ from tests.integration.bad_records import (
 from tests.integration.sinking import World, commits, delete_topic
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.cluster.topic_directory import MARKER_BYTES
+from checkback.sinks.kafka.cluster.topic_directory import TRANSACTION_END_BYTES
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.testing.waiting import wait_until
 
@@ -130,13 +130,13 @@ def block(world: World, *topics: str) -> None:
         producer.produce(topic, b"x", timestamp=ahead_ms())
     producer.flush(30)
     for topic in topics:
-        set_config(world, topic, max_message_bytes=str(MARKER_BYTES - 1))
+        set_config(world, topic, max_message_bytes=str(TRANSACTION_END_BYTES - 1))
         wait_until(partial(takes_no_marker, world, topic), what="no record of that size is taken")
     producer.commit_transaction(30)
 
 
 def takes_no_marker(world: World, topic: str) -> bool:
-    body = bytes(MARKER_BYTES - BARE_BYTES)
+    body = bytes(TRANSACTION_END_BYTES - BARE_BYTES)
     errors: list[KafkaError | None] = []
     producer = Producer(dict(world.settings.connection))
     producer.produce(topic, body, timestamp=ahead_ms(), on_delivery=lambda e, _: errors.append(e))

@@ -32,21 +32,20 @@ from checkback.sinks.kafka.read.list_offsets import NO_EPOCH, LogEnd
 from checkback.state import Action, EventKind, Page, decide
 from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.streaming.batch.terms import BatchPlans, TaskTerms, TermsOfRun
-from checkback.streaming.relay.reading import LAST_RECORDS, RelayReading
+from checkback.streaming.relay.marks import LAST_RECORDS
 from checkback.streaming.relay.switch import RelaySwitch
+from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.start.planned_run import PlannedRun
 
 NAMES = TopicNames()
 PAGE_SIZE = 4_096
-RULES = rules(
-    transaction_timeout_ms=200, check_interval_ms=200, check_max=1, half_retention_ms=10**9,
-    verdict_retention_ms=10**8,
-)  # fmt: skip
+RULES = rules(transaction_timeout_ms=200, check_interval_ms=200, check_max=1,
+              half_retention_ms=10**9, verdict_retention_ms=10**8)  # fmt: skip
 BEGUN_MS = 1_000_000
 PRODUCES = 0.25
 """How often an application does something, of all steps."""
 OPS_MAX = WAITING_OPS_PER_OFFSET_MAX
-"""Of one half: more would not wait for it, which is a bound of the page and not of the relay."""
+"""How many ops one half gets: the page lets no more wait for it."""
 
 
 class CrashError(BaseException):
@@ -297,7 +296,7 @@ class FakeDecidedTopic:
 class Switch(RelaySwitch):
     """The real one, without a look at the topics of a cluster."""
 
-    def _partitions(self) -> int:
+    def _bind_decided_topic(self) -> int:
         self.store.create_own(FILE, KnownDecidedTopic("of the world").to_json())
         return 1
 
@@ -512,7 +511,7 @@ class Driver:
 
     def _terms(self) -> TermsOfRun:
         world, spans = self.world, self.switch.spans
-        reading = RelayReading(NAMES, spans, self._newest_marks) if spans else None
+        reading = RelayTermsOfRun(NAMES, spans, self._newest_marks) if spans else None
         return TermsOfRun(
             self.store, self.store, RULES, AccessVersion(), self._ends,
             lambda _, __, ends: ends, dict, lambda: 0,
@@ -646,8 +645,8 @@ class Life:
             return False
         ends: Offsets = store.planned(max(plans)).ends
         word = world.last_word()
-        if isinstance(word, Taken | RelayMark) and (
-            not isinstance(word, RelayMark) or word.position < len(world.ops)
+        if isinstance(word, Taken) or (
+            isinstance(word, RelayMark) and word.position < len(world.ops)
         ):
             return False
         reads = {NAMES.half: len(world.half_times), NAMES.op: len(world.ops)}
@@ -666,8 +665,7 @@ class Life:
     def _check_ends(self) -> None:
         """Each half has its first verdict, and is visible where that is a commit."""
         world = self.world
-        honest: dict[int, int] = {}
-        either: dict[int, int] = {}
+        honest, either = dict[int, int](), dict[int, int]()
         for op in world.ops:
             either.setdefault(op.half, op.state)
             if not op.is_early:

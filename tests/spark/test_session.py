@@ -31,8 +31,8 @@ from checkback.streaming.spark.session import (
     JSON_LOG,
     LOG_CONFIGURATION,
     session_settings,
-    spare_processes,
     spark_master,
+    use_hadoop_file_system,
 )
 from checkback.streaming.spark.shipped_package import package_folders, package_zip
 
@@ -161,16 +161,16 @@ def file_manager(spark: SparkSession) -> Iterator[Callable[[], str | None]]:
 def test_a_local_checkpoint_is_written_without_asking_for_links_unless_the_user_chose(
     spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
 ) -> None:
-    spare_processes(spark, "hdfs://127.0.0.1:1/checkpoint")
+    use_hadoop_file_system(spark, "hdfs://127.0.0.1:1/checkpoint")
     assert file_manager() is None
 
-    spare_processes(spark, str(tmp_path / "checkpoint"))
+    use_hadoop_file_system(spark, str(tmp_path / "checkpoint"))
     found = file_manager()
     assert found == FILE_MANAGER_WITHOUT_LINKS
     assert spark.sparkContext._jvm.java.lang.Class.forName(found)  # type: ignore[union-attr]
 
     spark.conf.set(FILE_MANAGER, "mine")
-    spare_processes(spark, str(tmp_path))
+    use_hadoop_file_system(spark, str(tmp_path))
     assert file_manager() == "mine"
 
 

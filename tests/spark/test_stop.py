@@ -83,7 +83,7 @@ def test_an_end_that_nobody_asked_for_is_a_failure() -> None:
 def test_the_last_line_of_a_job_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that are silent would keep the job from ending."""
     asked: list[object] = []
-    monkeypatch.setattr(Job, "_group_admin", asked.append)
+    monkeypatch.setattr(Job, "_admin_client", asked.append)
 
     watch(OWN_STOP, stop=True)
 

@@ -43,14 +43,14 @@ class Watched:
         if text is not None:
             self.file.write_text(text)
         self.now_s += seconds
-        return self.watch.has_changed()
+        return self.watch.take_new_rules()
 
 
 def test_without_a_file_access_control_is_off() -> None:
     watch = AccessWatch(None)
     watch.read()
 
-    assert (watch.rules, watch.version, watch.has_changed()) == (None, "", False)
+    assert (watch.rules, watch.version, watch.take_new_rules()) == (None, "", False)
 
 
 def test_a_changed_file_is_taken(tmp_path: Path) -> None:

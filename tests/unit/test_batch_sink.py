@@ -20,7 +20,7 @@ from checkback.streaming.batch.sink_task import sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
 from checkback.streaming.batch.terms import BatchPlans
 from checkback.streaming.job.query_failure import raising_exceptions
-from checkback.streaming.relay.reading import RelayReading
+from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.start.clock_check import AheadWatch
 
@@ -152,7 +152,7 @@ def test_a_batch_of_marks_and_of_ops_that_relays_take_did_nothing(
 ) -> None:
     """Partition 1 is the relays', partition 0 the job's."""
     names, spans = TopicNames(), {1: (RelaySpan(0, 0),)}
-    relay = RelayReading(names, spans, lambda _: {})
+    relay = RelayTermsOfRun(names, spans, lambda _: {})
     ends = {names.op: {0: 4, 1: 4}, names.decided: {1: 9}}
     before = {names.op: {0: 4, 1: 4, op: 3}, names.decided: {1: 7}}
     plans = BatchPlans(PlannedBatch(0, ends, {}), PlannedBatch(0, before, {}))

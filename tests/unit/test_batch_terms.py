@@ -14,9 +14,9 @@ from tests.unit.notes import Notes
 from tests.unit.state.building import RULES
 
 from checkback.checkpoints.own_files.batch_terms import (
-    ALL_READ,
     FOLDER,
     NOTES_KEPT,
+    READ_TO_END,
     AccessVersion,
     BatchTerms,
     LeaderEpoch,
@@ -437,4 +437,4 @@ def test_what_was_read_is_compared_under_the_epochs_of_that_time_by_the_next_run
 
     assert driver.compared[1] == (read, {})
     assert later.compared[1] == (topics.ends, {at: LeaderEpoch(3, to) for at, to in read.items()})
-    assert later.compared[3] == (topics.ends, dict.fromkeys(read, LeaderEpoch(4, ALL_READ)))
+    assert later.compared[3] == (topics.ends, dict.fromkeys(read, LeaderEpoch(4, READ_TO_END)))

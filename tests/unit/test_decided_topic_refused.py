@@ -47,7 +47,7 @@ def test_a_topic_that_was_made_again_or_has_other_partitions_is_refused(
     unused: Any = None
 
     with pytest.raises(refused, match=says):
-        RelaySwitch(SETTINGS, store, unused, unused, unused)._partitions()
+        RelaySwitch(SETTINGS, store, unused, unused, unused)._bind_decided_topic()
 
 
 @pytest.mark.parametrize("was_read", [True, False])
@@ -63,7 +63,7 @@ def test_a_topic_that_is_gone_is_refused_with_the_way_out(
     unused: Any = None
 
     with pytest.raises(CheckpointError if was_read else BrokerError) as seen:
-        RelaySwitch(SETTINGS, store, unused, unused, unused)._partitions()
+        RelaySwitch(SETTINGS, store, unused, unused, unused)._bind_decided_topic()
     assert ("topics create --set relay=true" in seen.value.remedy) == was_read
 
 

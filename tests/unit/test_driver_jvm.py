@@ -15,7 +15,7 @@ from checkback.streaming.job.query_failure import LOG_END_BYTES, jvm_watched
 from checkback.streaming.spark.driver_jvm import (
     _FILTER,
     COMMAND_LOGGERS,
-    _did_not_start,
+    _start_error,
     log_path,
     without_commands,
 )
@@ -23,10 +23,10 @@ from checkback.streaming.spark.driver_jvm import (
 
 def test_a_user_without_a_name_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs under a number: Spark's trace spoke of a folder `?/.ivy2`."""
-    assert "/etc/passwd" not in _did_not_start(None).remedy
+    assert "/etc/passwd" not in _start_error(None).remedy
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_123)
 
-    assert "4000000123 has no line in /etc/passwd" in _did_not_start(None).remedy
+    assert "4000000123 has no line in /etc/passwd" in _start_error(None).remedy
 
 
 @pytest.mark.parametrize("raised", [Py4JNetworkError(), ConnectionRefusedError()])

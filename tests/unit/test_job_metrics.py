@@ -78,7 +78,7 @@ def test_a_batch_is_counted_by_what_its_tasks_report() -> None:
 def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
     story = Story()
     before = story.value("half_messages")
-    story.progress.complete(
+    story.progress.begin_with(
         [
             PageStatus(0, 0, 9, 1, 0, state_bytes=900),
             PageStatus(1, 0, 2, 970_000, 0, state_bytes=50),
@@ -96,7 +96,7 @@ def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
 
 def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
     story = Story()
-    story.progress.complete([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
+    story.progress.begin_with([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
     story.batch(BatchReport(0, pages=[PageStatus(0, 0, 0, -1, 0, state_bytes=0)]))
 
     assert story.value("oldest_pending_age_seconds") == 0

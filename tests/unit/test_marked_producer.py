@@ -151,12 +151,12 @@ def test_a_producer_is_initialised_for_its_partition_and_looks_for_a_successor_m
 
 def test_a_record_that_is_not_queued_is_refused_with_its_place(producer: Any) -> None:
     with pytest.raises(RejectedOutputError) as refused:
-        producer.refuse("orders", TOO_LARGE, RECORD)
+        producer.raise_not_queued("orders", TOO_LARGE, RECORD)
     assert refused.value.rejections == [
         Rejection("orders", 3, TOO_LARGE.code(), "too large", RECORD)
     ]
     with pytest.raises(RejectedOutputError) as refused:
-        producer.refuse("orders", TOO_LARGE)
+        producer.raise_not_queued("orders", TOO_LARGE)
     assert refused.value.rejections == [Rejection("orders", BY_KEY, TOO_LARGE.code(), "too large")]
 
 
@@ -166,14 +166,14 @@ def test_the_report_that_led_to_a_transactions_end_is_waited_for(producer: Any) 
     kafka.polled = lambda: len(kafka.polls) == 3 and kafka.report(TOO_LARGE, message)
 
     with pytest.raises(RejectedOutputError):
-        producer.refuse("orders", ABORTABLE)
+        producer.raise_not_queued("orders", ABORTABLE)
 
     assert len(kafka.polls) == 3
 
 
 def test_a_report_that_does_not_come_is_not_waited_for_for_ever(producer: Any) -> None:
     with pytest.raises(ProducerLostError, match="state partition 0 is lost: over") as lost:
-        producer.refuse("orders", ABORTABLE)
+        producer.raise_not_queued("orders", ABORTABLE)
 
     assert (lost.value.was_rejected, lost.value.was_unanswered) == (True, False)
     waited_s = sum(producer._producer.polls)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkback.streaming.source.kafka_source import FILE, needs_small_polls
+from checkback.streaming.source.kafka_source import FILE, count_start_over_batch
 
 
 class Checkpoint:
@@ -28,17 +28,17 @@ class Checkpoint:
 
 def test_the_second_start_that_finds_a_batch_begun_reads_in_small_polls() -> None:
     checkpoint: Any = Checkpoint(7, 6)
-    assert [needs_small_polls(checkpoint) for _ in range(3)] == [False, True, True]
+    assert [count_start_over_batch(checkpoint) for _ in range(3)] == [False, True, True]
 
     checkpoint.last = {"offsets": 8, "commits": 7}  # another batch has a count of its own
-    assert [needs_small_polls(checkpoint) for _ in range(2)] == [False, True]
+    assert [count_start_over_batch(checkpoint) for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize("batch", [None, 7])
 def test_a_start_that_finds_nothing_begun_counts_nothing(batch: int | None) -> None:
     checkpoint: Any = Checkpoint(batch, batch)
 
-    assert not needs_small_polls(checkpoint)
+    assert not count_start_over_batch(checkpoint)
     assert checkpoint.own == {}
 
 
@@ -47,4 +47,4 @@ def test_a_count_that_can_not_be_read_begins_again(text: str) -> None:
     checkpoint: Any = Checkpoint(7, 6)
     checkpoint.own[FILE] = text
 
-    assert [needs_small_polls(checkpoint) for _ in range(2)] == [False, True]
+    assert [count_start_over_batch(checkpoint) for _ in range(2)] == [False, True]

@@ -165,7 +165,9 @@ def test_a_topic_that_takes_no_old_records_is_asked_for_its_bound(*, measured: b
 
 
 def test_nothing_goes_to_a_topic_on_which_no_transaction_may_end() -> None:
-    router = Router(NAMES, lambda _: KnownTopic(1, 1_000_000, marker_bounds=("max.message.bytes",)))
+    router = Router(
+        NAMES, lambda _: KnownTopic(1, 1_000_000, transaction_end_bounds=("max.message.bytes",))
+    )
 
     refusals = [
         router.final(half(), ORIGIN),

@@ -94,7 +94,7 @@ def test_brokers_that_fall_silent_later_leave_the_rules_in_force(
     consumer.raised = KafkaError._TRANSPORT
 
     now_s[0] += 100 * LOOK_S
-    assert not watch.has_changed()
+    assert not watch.take_new_rules()
     assert watch.version == version
     assert "brokers are up" in watch.problem
 

@@ -14,13 +14,13 @@ from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.topic_directory import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
-    MARKER_AGE_MAX_MS,
-    MARKER_BYTES,
     NEW_POLL_S,
     NEW_WAIT_S,
     SETTINGS_PAUSE_S,
     SETTINGS_WAIT_S,
     SHORTAGE_WAIT_S,
+    TRANSACTION_END_AGE_MAX_MS,
+    TRANSACTION_END_BYTES,
     KnownTopic,
     TopicDirectory,
 )
@@ -193,12 +193,12 @@ def test_the_age_that_a_topic_takes_is_known_where_the_sender_sets_the_time(
 @pytest.mark.parametrize(
     ("before_max_ms", "stamped", "bytes_max", "bounds"),
     [
-        (0, "CreateTime", MARKER_BYTES, (BEFORE,)),
-        (MARKER_AGE_MAX_MS - 1, "CreateTime", MARKER_BYTES, (BEFORE,)),
-        (MARKER_AGE_MAX_MS, "CreateTime", MARKER_BYTES, ()),
-        (0, "LogAppendTime", MARKER_BYTES, ()),
-        (0, "LogAppendTime", MARKER_BYTES - 1, (BYTES,)),
-        (0, "CreateTime", MARKER_BYTES - 1, (BEFORE, BYTES)),
+        (0, "CreateTime", TRANSACTION_END_BYTES, (BEFORE,)),
+        (TRANSACTION_END_AGE_MAX_MS - 1, "CreateTime", TRANSACTION_END_BYTES, (BEFORE,)),
+        (TRANSACTION_END_AGE_MAX_MS, "CreateTime", TRANSACTION_END_BYTES, ()),
+        (0, "LogAppendTime", TRANSACTION_END_BYTES, ()),
+        (0, "LogAppendTime", TRANSACTION_END_BYTES - 1, (BYTES,)),
+        (0, "CreateTime", TRANSACTION_END_BYTES - 1, (BEFORE, BYTES)),
     ],
 )
 def test_a_topic_that_may_reject_the_end_of_transactions_is_known(
@@ -209,7 +209,7 @@ def test_a_topic_that_may_reject_the_end_of_transactions_is_known(
 
     known = cluster.directory.find_all()
 
-    assert [one.marker_bounds for one in (known["a"], known["b"])] == [bounds, ()]
+    assert [one.transaction_end_bounds for one in (known["a"], known["b"])] == [bounds, ()]
     assert cluster.find("a") == known["a"]
 
 

@@ -25,7 +25,7 @@ from checkback.sinks.kafka.transaction.hanging import (
 from checkback.sinks.settings import SinkSettings
 
 SETTINGS = SinkSettings(Settings(), "q", {"bootstrap.servers": "none:1"}, 1_000)
-TIMELESS = KnownTopic(1, 1, marker_bounds=("message.timestamp.before.max.ms",))
+TIMELESS = KnownTopic(1, 1, transaction_end_bounds=("message.timestamp.before.max.ms",))
 LONE = KnownTopic(1, 1, shortage="partition 0 has no leader")
 SHORT = ShortTopic("lone", "partition 0 has no leader")
 

@@ -33,18 +33,18 @@ LASTING_ERRORS: Final = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
-"""Answers that stay the same, however often we ask for a topic's settings."""
+"""Answers that stay the same, however often the sink asks for a topic's settings."""
 BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
 KEPT_S: Final = 30.0
 """How long an answer is used without asking again: a new partition may be named at once."""
-MARKER_AGE_MAX_MS: Final = 10_000
+TRANSACTION_END_AGE_MAX_MS: Final = 10_000
 """A broker stamps the end of a transaction with its own time, and then checks that time against the
 topic's bound of age. If it rejects the end, the transactional id is blocked until the broker
 restarts."""
-MARKER_BYTES: Final = 78
+TRANSACTION_END_BYTES: Final = 78
 """Size of a transaction's end on a topic, as a batch of one record (Kafka 4.2)."""
-MILLISECONDS_MAX: Final = 2**62
-"""A bound of time that is as large or larger is none."""
+UNBOUNDED: Final = 2**62
+"""A bound of bytes or milliseconds that is this large is no bound."""
 SHORTAGE_WAIT_S: Final = 10.0
 """How long a task waits for topics that have just become short of replicas: brokers elect a leader,
 and restarted ones catch up, in seconds. Longer, and one topic would hold up all others."""
@@ -77,8 +77,8 @@ class KnownTopic:
             record_batch_bytes_max is all that is known.
         is_system: whether the topic belongs to this Checkback or another one; no final may go
             there.
-        marker_bounds: settings of the topic by which brokers may reject the end of a transaction,
-            so that its producer hangs; empty where there are none.
+        transaction_end_bounds: settings of the topic by which brokers may reject the end of a
+            transaction, so that its producer hangs; empty where there are none.
         shortage: which replicas are missing; without them a partition takes neither records nor the
             end of a transaction. Empty where none is missing.
     """
@@ -89,7 +89,7 @@ class KnownTopic:
     before_max_ms: int | None = None
     batch_cut_bytes: int | None = None
     is_system: bool = False
-    marker_bounds: tuple[str, ...] = ()
+    transaction_end_bounds: tuple[str, ...] = ()
     shortage: str = ""
 
 
@@ -128,10 +128,10 @@ class TopicDirectory:
         self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
     ) -> None:
         """Note limits from a rejection: no larger record, no larger batch of several records."""
-        old = self._taught.get(topic) or KnownTopic(0, MILLISECONDS_MAX)
+        old = self._taught.get(topic) or KnownTopic(0, UNBOUNDED)
         self._taught[topic] = replace(
             old,
-            record_batch_bytes_max=min(old.record_batch_bytes_max, bytes_max or MILLISECONDS_MAX),
+            record_batch_bytes_max=min(old.record_batch_bytes_max, bytes_max or UNBOUNDED),
             batch_cut_bytes=_least(old.batch_cut_bytes, cut_bytes),
         )
         self._known.pop(topic, None)
@@ -250,13 +250,14 @@ class TopicDirectory:
 def _known_topic(partitions: Mapping[int, Any], settings: Mapping[str, str]) -> KnownTopic:
     bytes_max = int(settings.get("max.message.bytes") or BROKER_DEFAULT_BYTES_MAX)
     needs_key = "compact" in settings.get("cleanup.policy", "")
-    before_max_ms = int(settings.get("message.timestamp.before.max.ms") or MILLISECONDS_MAX)
+    before_max_ms = int(settings.get("message.timestamp.before.max.ms") or UNBOUNDED)
     is_timed_by_sender = settings.get("message.timestamp.type") != "LogAppendTime"
-    is_bounded = is_timed_by_sender and before_max_ms < MILLISECONDS_MAX
+    is_bounded = is_timed_by_sender and before_max_ms < UNBOUNDED
     bound_ms = before_max_ms if is_bounded else None
     small = {
-        "message.timestamp.before.max.ms": bound_ms is not None and bound_ms < MARKER_AGE_MAX_MS,
-        "max.message.bytes": bytes_max < MARKER_BYTES,
+        "message.timestamp.before.max.ms": bound_ms is not None
+        and bound_ms < TRANSACTION_END_AGE_MAX_MS,
+        "max.message.bytes": bytes_max < TRANSACTION_END_BYTES,
     }
     shortage = _shortage(partitions, int(settings.get("min.insync.replicas") or 1))
     return KnownTopic(
@@ -264,7 +265,7 @@ def _known_topic(partitions: Mapping[int, Any], settings: Mapping[str, str]) -> 
         bytes_max,
         needs_key,
         bound_ms,
-        marker_bounds=tuple(name for name, is_small in small.items() if is_small),
+        transaction_end_bounds=tuple(name for name, is_small in small.items() if is_small),
         shortage=shortage,
     )
 

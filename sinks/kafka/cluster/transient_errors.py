@@ -46,7 +46,7 @@ COORDINATOR_MOVES: Final = frozenset(
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""What they answer while a group gets another coordinator, or that one is about to write."""
+"""What brokers answer while a group gets another coordinator, or it is about to write an offset."""
 PASSING: Final = LEADER_MOVES | COORDINATOR_MOVES | {KafkaError.NOT_CONTROLLER}
 NO_ANSWER: Final = "no answer in time"
 NO_CONNECTION: Final = "there is no connection to the brokers"

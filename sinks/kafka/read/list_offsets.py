@@ -27,9 +27,9 @@ EVERY: Final = IsolationLevel.READ_UNCOMMITTED
 COMMITTED: Final = IsolationLevel.READ_COMMITTED
 LIST_S: Final = 20.0
 UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION, KafkaError._TIMED_OUT}
-"""Also: librdkafka does not ask the brokers about a partition that was added since it last looked,
-which may be minutes ago; and a leader that died leaves a request without an answer, until brokers
-notice and elect another."""
+"""Errors after which the same question may get an answer. librdkafka does not ask the brokers about
+a partition that was added since it last looked, which may be minutes ago; and a leader that died
+leaves a request without an answer, until brokers notice and elect another."""
 
 
 NO_EPOCH: Final = -1

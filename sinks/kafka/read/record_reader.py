@@ -181,7 +181,8 @@ class RecordReader:
     def _consume(self, wanted: int) -> list[Message]:
         """Return the next records, and the partition's end where that is behind the wanted offset.
 
-        None when the partition holds nothing from here on, or the wanted record can't be read.
+        The list is empty where the partition holds nothing from here on, or the wanted record
+        can't be read.
         """
         for _ in range(self.silence_polls_max):
             polled = self._poll()

@@ -53,8 +53,8 @@ class RuleWatch:
         if self.source is not None:
             self.source.close()
 
-    def has_changed(self) -> bool:
-        """Look if it is time; return whether there are other rules, which `rules` then has.
+    def take_new_rules(self) -> bool:
+        """Look if it is time; put new rules into `rules`, and return whether there were any.
 
         A look may read a file while somebody writes it. A part that ends after an account has no
         mistakes, and would refuse records of the missing accounts for good. So a version that may

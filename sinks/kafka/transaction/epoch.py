@@ -104,7 +104,7 @@ class _Fencing:
         try:
             found = producer.marker
             if found is None and state_partition in self.marked:
-                raise _vanished(state_partition)
+                raise _vanished_marker_error(state_partition)
             if found is not None and epoch != RETIRED:
                 require_not_by_hand({state_partition: found}, self.settings.marker_group)
             found = found or Marker(self.next_batch, 0)
@@ -152,7 +152,7 @@ def _open(settings: SinkSettings, state_partition: int) -> MarkedProducer:
         ) from error
 
 
-def _vanished(state_partition: int) -> CheckpointError:
+def _vanished_marker_error(state_partition: int) -> CheckpointError:
     return CheckpointError(
         f"The marker of state partition {state_partition} vanished while the job was starting.",
         remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",

@@ -156,9 +156,9 @@ def _obstacles(
     known = found if awaited is None else {one: found[one] for one in sorted(awaited & {*found})}
     short = [ShortTopic(topic, one.shortage) for topic, one in known.items() if one.shortage]
     bounded = [
-        f"{' and '.join(one.marker_bounds)} of {topic}"
+        f"{' and '.join(one.transaction_end_bounds)} of {topic}"
         for topic, one in known.items()
-        if one.marker_bounds
+        if one.transaction_end_bounds
     ]
     return ([] if short and awaited is None else bounded), short
 

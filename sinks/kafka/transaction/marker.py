@@ -36,9 +36,9 @@ class Marker:
     Args:
         next_batch: the first batch that has not been written.
         moved_at_ms: when it was last moved.
-        epoch: number of the job's epoch that moved it; see sinks.kafka.epoch. BY_HAND: no job did.
+        epoch: number of the job's epoch that moved it; see epoch.py. BY_HAND: no job did.
         rows_done: how many rows of next_batch are written, where it is written in several
-            transactions; see sinks.steps.
+            transactions; see sinks/partition/chunks.py.
     """
 
     next_batch: int

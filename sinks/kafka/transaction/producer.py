@@ -150,10 +150,10 @@ class MarkedProducer:
         try:
             queue(self._producer, output, report, self.make_room)
         except (KafkaException, SystemError) as error:
-            self.refuse(output.topic, cause_of(error), output)
+            self.raise_not_queued(output.topic, cause_of(error), output)
         except (ValueError, TypeError, OverflowError) as error:
             cause = KafkaError(KafkaError._INVALID_ARG, f"{type(error).__name__}: {error}")
-            self.refuse(output.topic, cause, output)
+            self.raise_not_queued(output.topic, cause, output)
 
     def make_room(self) -> None:
         """Wait a moment for the full queue to empty.
@@ -164,7 +164,9 @@ class MarkedProducer:
         self._guard(lambda: self._producer.poll(0.1))
         self._raise_rejections()
 
-    def refuse(self, topic: str, cause: KafkaError, record: SinkRecord | None = None) -> None:
+    def raise_not_queued(
+        self, topic: str, cause: KafkaError, record: SinkRecord | None = None
+    ) -> None:
         """Raise the error for a record that librdkafka did not queue.
 
         Raises:

@@ -137,7 +137,7 @@ def test_a_backlog_fits_into_the_batches_of_topics_for_small_messages(topics: To
 
 
 def test_a_backlog_is_read_once(stage: RelayStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What librdkafka has read ahead is lost when a partition rests: it was read ten times."""
+    """What librdkafka has read ahead is lost when a partition is paused: it was read ten times."""
     stage.take_all()
     number = 4 * GROUP_OPS_MAX
     op = Op(*stage.half("old"), "g", "old", COMMIT)
@@ -146,11 +146,11 @@ def test_a_backlog_is_read_once(stage: RelayStage, monkeypatch: pytest.MonkeyPat
     for _ in range(number):
         producer.produce(stage.names.op, op.value(), op.key(), 0, headers=headers)
     producer.flush(30)
-    relay, rests = stage.relay(), list[int]()
-    monkeypatch.setattr(Inputs, "rest", lambda _, at, **__: rests.append(at))
+    relay, paused = stage.relay(), list[int]()
+    monkeypatch.setattr(Inputs, "set_paused", lambda _, at, **__: paused.append(at))
     stage.step_until(lambda: relay.counts.decided.total() == number)
 
-    assert rests == []
+    assert paused == []
 
 
 def test_ops_that_unpack_to_more_than_a_topic_takes_hold_nobody_up(stage: RelayStage) -> None:
@@ -211,10 +211,10 @@ def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics
         stage.settle()
         assert stage.kinds(0) == [P, P, P]  # the whole partition is behind the start
         written(stage, relay)
-        relay._finals.doubt(stage.real)
+        relay._finals.leave_to_job(stage.real)
         stage.commit("doubtful", key=b"k")
         stage.settle()
-        relay._finals._doubtful.clear()
+        relay._finals._left_to_job.clear()
         for name, key in (("of its key", b"k"), ("of another", b"l"), ("without a key", None)):
             stage.commit(name, key=key)
             stage.settle()

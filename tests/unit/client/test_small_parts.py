@@ -126,7 +126,7 @@ def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
     watch.connection_failed(KafkaError(KafkaError._TRANSPORT, "kafka-2:9092/2: Connect failed"))
     watch.connection_failed(KafkaError(KafkaError._TRANSPORT, "kafka:9092/bootstrap: Connect"))
     assert [watch.is_away(broker) for broker in (1, 2, None)] == [False, True, False]
-    assert watch.is_left_alone(2)
+    assert watch.is_avoided(2)
     watch.answered(2, latency_ms=1)
     assert watch.all_there()
 

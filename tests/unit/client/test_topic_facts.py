@@ -64,9 +64,9 @@ def test_a_limit_is_asked_for_once() -> None:
     facts = facts_of(brokers)
     assert not facts.knows("t")
     for _ in range(3):
-        facts.check("t", MESSAGE, 1_000)
+        facts.require_fits("t", MESSAGE, 1_000)
     with pytest.raises(InvalidMessageError, match="at most 1000"):
-        facts.check("t", MESSAGE, 1_001)
+        facts.require_fits("t", MESSAGE, 1_001)
     assert facts.knows("t")
     assert brokers.asked == ["t"]
 
@@ -76,9 +76,9 @@ def test_a_topic_that_is_not_there_is_asked_for_each_time() -> None:
     facts = facts_of(brokers)
     for _ in range(2):
         with pytest.raises(NotFoundError, match="t can't be seen"):
-            facts.check("t", MESSAGE, 10)
+            facts.require_fits("t", MESSAGE, 10)
     brokers.error = None
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
 
 
 def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together() -> None:
@@ -89,7 +89,7 @@ def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together
 
     def send() -> None:
         try:
-            facts.check("t", MESSAGE, 10)
+            facts.require_fits("t", MESSAGE, 10)
         except NotFoundError:
             failed.append(threading.current_thread())
 
@@ -118,7 +118,7 @@ def _waits(thread: threading.Thread) -> bool:
 def test_a_topic_that_can_not_be_asked_about_has_no_limit_and_is_let_be(brokers: Brokers) -> None:
     facts = facts_of(brokers)
     for _ in range(3):
-        facts.check("t", MESSAGE, 10**9)
+        facts.require_fits("t", MESSAGE, 10**9)
     assert brokers.asked == ["t"]
 
 
@@ -130,7 +130,7 @@ def test_a_limit_that_a_broker_does_not_tell_keeps_nobody_from_sending(told: Any
     facts = facts_of(brokers)
 
     for _ in range(2):
-        facts.check("t", MESSAGE, 2_000_000)
+        facts.require_fits("t", MESSAGE, 2_000_000)
 
     assert facts.knows("t")
 
@@ -140,10 +140,10 @@ def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.Mon
     monkeypatch.setattr("checkback.client.kafka.topics.LIMITS_KEPT_S", -1.0)
     brokers = Brokers()
     facts = facts_of(brokers)
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     gate = brokers.gates["t"] = threading.Event()
     with pytest.raises(InvalidMessageError):
-        facts.check("t", MESSAGE, 1_001)
+        facts.require_fits("t", MESSAGE, 1_001)
     wait_until(lambda: brokers.asked == ["t", "t"], what="the second question")
     assert facts.knows("t")
     gate.set()
@@ -153,12 +153,12 @@ def test_a_topic_that_was_deleted_is_missed_after_a_while(monkeypatch: pytest.Mo
     monkeypatch.setattr("checkback.client.kafka.topics.LIMITS_KEPT_S", -1.0)
     brokers = Brokers()
     facts = facts_of(brokers)
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     brokers.error = KafkaError.UNKNOWN_TOPIC_OR_PART
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
     with pytest.raises(NotFoundError):
-        facts.check("t", MESSAGE, 10)
+        facts.require_fits("t", MESSAGE, 10)
 
 
 def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
@@ -169,10 +169,10 @@ def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
     monkeypatch.setattr("checkback.client.kafka.topics.time", clock)
     brokers = Brokers()
     facts = facts_of(brokers)
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     brokers.error = KafkaError.UNKNOWN_TOPIC_OR_PART
     now_s += 61.0
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
 
 
@@ -182,7 +182,7 @@ def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
     gate = brokers.gates["slow"] = threading.Event()
     thread = threading.Thread(target=facts.prepare, args=("slow",), daemon=True)
     thread.start()
-    facts.check("t", MESSAGE, 10)
+    facts.require_fits("t", MESSAGE, 10)
     assert not gate.is_set()
     gate.set()
     thread.join(60)

@@ -8,7 +8,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import half_headers
 from checkback.protocol.refusals import RecordOrigin
 from checkback.protocol.topics import TopicNames
-from checkback.relay.finals import DOUBTFUL_S, Finals
+from checkback.relay.finals import LEFT_TO_JOB_S, Finals
 from checkback.relay.memory import HeldHalf
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.records.router import Router
@@ -61,9 +61,9 @@ def test_what_a_topic_may_not_take_is_the_job_s() -> None:
 def test_a_topic_that_rejected_a_record_is_left_to_the_job_for_a_while() -> None:
     now_s, directory = [100.0], Directory()
     finals = Finals(NAMES, directory, 4_000_000, lambda: now_s[0])  # type: ignore[arg-type]
-    finals.doubt("paid")
+    finals.leave_to_job("paid")
     assert finals.make(half("paid"), 2, 77) is None
-    now_s[0] += DOUBTFUL_S
+    now_s[0] += LEFT_TO_JOB_S
     finals.refresh()
     assert finals.make(half("paid"), 2, 77) is not None
     finals.make(half("paid"), 2, 78)

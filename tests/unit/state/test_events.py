@@ -14,12 +14,12 @@ from checkback.state.page.columns import Columns
 
 
 def test_parts_become_one_table_in_their_order() -> None:
-    joined = Events.concat(events_of([half(3)]), Events.empty(), events_of([op(1, COMMIT, 7)]))
+    joined = Events.joined(events_of([half(3)]), Events.empty(), events_of([op(1, COMMIT, 7)]))
     assert joined.kind.tolist() == [EventKind.HALF, EventKind.OP]
     assert joined.kind.dtype == np.uint8
     assert joined.offset.tolist() == [3, 1]
     assert joined.source_offset.tolist() == [3, 7]
-    assert len(Events.concat()) == 0
+    assert len(Events.joined(Events.empty())) == 0
 
 
 def test_rows_of_a_kind_come_in_the_order_of_their_topic() -> None:
@@ -55,7 +55,7 @@ def test_rows_are_taken_by_position_in_the_order_asked_for_or_by_a_mask() -> Non
 
 
 def test_parts_are_joined_in_their_order() -> None:
-    assert (len(BASKET), len(Fruit.none())) == (3, 0)
-    assert rows(Fruit.joined(BASKET, Fruit.none(), BASKET.take(np.array([0])))) == [
+    assert (len(BASKET), len(Fruit.empty())) == (3, 0)
+    assert rows(Fruit.joined(BASKET, Fruit.empty(), BASKET.take(np.array([0])))) == [
         (1, 10), (2, 20), (3, 30), (1, 10),
     ]  # fmt: skip

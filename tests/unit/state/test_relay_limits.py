@@ -80,4 +80,4 @@ def test_events_with_one_offset_have_one_order() -> None:
     two = Events(*(np.array(column) for column in ([2], [0], [0], [1], [9], [7], [0])))
 
     for parts in ((one, two), (two, one)):
-        assert Events.concat(*parts).of_kind(2).detail.tolist() == [9, 8]  # type: ignore[arg-type]
+        assert Events.joined(*parts).of_kind(2).detail.tolist() == [9, 8]  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def test_a_group_with_many_overdue_halves_leaves_checks_for_the_others() -> None
     late = events_of([*loud])
     calm = events_of([half(9, transaction=9)])
     other_group = replace(calm, identity=calm.identity ^ np.int64(1 << 50))
-    events = Events.concat(late, other_group)
+    events = Events.joined(late, other_group)
     loud_group = int(group_part(late.identity)[0])
 
     made = decide(

@@ -15,7 +15,7 @@ from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
 from checkback.state import NOTHING_READ
 from checkback.streaming.batch.terms import TaskTerms
-from checkback.streaming.relay.reading import MARK_STEP_MS, RelayReading
+from checkback.streaming.relay.terms import MARK_STEP_MS, RelayTermsOfRun
 
 NAMES = TopicNames()
 OPEN = RelaySpan(100, 50)
@@ -30,7 +30,7 @@ class Relayed:
         self.marks: dict[int, RelayMark] = {}
         self.looked: list[Mapping[int, int]] = []
         self.terms: Mapping[int, RelayTerms] = {}
-        self.reading = RelayReading(NAMES, {0: spans}, self._newest)
+        self.reading = RelayTermsOfRun(NAMES, {0: spans}, self._newest)
 
     def batch(self, decided: int) -> RelayTerms:
         ends = {NAMES.decided: {0: decided}}
@@ -103,7 +103,7 @@ def test_what_relays_read_hides_nothing_from_the_job() -> None:
     relayed.batch(1)
     ends = {NAMES.half: {0: 7, 1: 7}, NAMES.op: {0: 3, 1: 3}, NAMES.decided: {0: 1, 1: 1}}
 
-    judged = relayed.reading.judged(ends, relayed.terms)
+    judged = relayed.reading.ends_of_job(ends, relayed.terms)
 
     assert judged == {NAMES.half: {0: 7, 1: 7}, NAMES.op: {1: 3}}
 
