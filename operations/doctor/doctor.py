@@ -52,7 +52,7 @@ from checkback.sinks.kafka.transaction.init import initialise
 from checkback.sinks.native.library import native
 from checkback.sinks.records.router import Refusal, Router
 from checkback.streaming.reports.group_members import live_members
-from checkback.streaming.reports.open_input import StallWatch
+from checkback.streaming.reports.stalls import InputWatch
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.announce import write_tick
 from checkback.streaming.start.checkpoint_layout import (
@@ -111,7 +111,7 @@ class Doctor:
                 yield from one
 
     def _stalls(self) -> Findings:
-        watch = StallWatch(self._settings, self._admin, pause_s=0)
+        watch = InputWatch(self._settings, self._admin, pause_s=0)
         stalls = watch.look(0)
         if watch.history.is_anything_open:
             time.sleep(BRIEF_LOOK_S)

@@ -22,7 +22,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger.notes import FindNames, HeaderCollectingReader, Ints
 from checkback.sinks.lookups import Chosen, chosen_by_partition, joined
-from checkback.sinks.partition.chunks import only_rows
+from checkback.sinks.partition.parts import only_rows
 from checkback.sinks.report import BatchReport
 from checkback.state import Action, Outcome
 

@@ -2,7 +2,7 @@
 
 docs/guarantees.md numbers the steps of a batch and says what a crash between two of them leaves;
 the comments "Step N" here have the same numbers. A batch that is too large for one transaction is
-written in several (sinks/partition/chunks.py): steps 7 to 9 repeat, and the marker counts the rows.
+written in several (sinks/partition/parts.py): steps 7 to 9 repeat, and the marker counts the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.ledger.notes import HeaderCollectingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.native.finals import NativeFinals, NativeHalfReader
-from checkback.sinks.partition.chunks import Step, steps_of
+from checkback.sinks.partition.parts import BatchPart, parts_of
 from checkback.sinks.partition.records_to_send import BatchOutputs
 from checkback.sinks.partition.rejections import KnownRejections
 from checkback.sinks.report import BatchReport, report_of
@@ -143,28 +143,28 @@ class BatchWriter:
         rows_done = rows_written(marker, batch_id)
         rows_max = max(1, self.settings.transaction_rows_max // self._slowness)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for step in steps_of(outcomes, rows_done, rows_max):
-                self._write_step(producer, outputs, step, batch_id)
-                if producer.is_spent and not step.is_last:
+            for part in parts_of(outcomes, rows_done, rows_max):
+                self._write_part(producer, outputs, part, batch_id)
+                if producer.is_spent and not part.is_last:
                     break
             else:
                 return outputs.report
         # A commit may have been sent twice: another producer writes the parts that follow.
         return self._try(outcomes, batch_id)
 
-    def _write_step(
-        self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
+    def _write_part(
+        self, producer: MarkedProducer, outputs: BatchOutputs, part: BatchPart, batch_id: int
     ) -> None:
         # Step 7: finals, checks, discarded and refused records, then the settled marks.
         producer.begin()
         self._begun_s = time.monotonic()
-        for output in outputs.records_for(step.outcomes, batch_id, self.state_partition):
+        for output in outputs.records_for(part.outcomes, batch_id, self.state_partition):
             producer.send(output)
         # Steps 8 and 9: move the marker once Kafka has acknowledged all, and commit.
-        if step.is_last:
+        if part.is_last:
             producer.commit(batch_id, outputs.now_ms)
             return
-        producer.commit_part(batch_id, step.rows_done, outputs.now_ms)
+        producer.commit_part(batch_id, part.rows_done, outputs.now_ms)
         self._lost, self._in_parts = 0, deepcopy(outputs.report)
 
     @contextmanager

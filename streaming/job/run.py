@@ -54,8 +54,8 @@ from checkback.streaming.relay.terms import RelayTermsOfRun
 from checkback.streaming.reports.group_members import groups_without_members
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.offset_publisher import OffsetPublisher
-from checkback.streaming.reports.open_input import Stall, StallWatch
 from checkback.streaming.reports.progress import Progress, ProgressLine, awaited
+from checkback.streaming.reports.stalls import InputWatch, Stall
 from checkback.streaming.source.kafka_source import count_start_over_batch, pem_text, read_topics
 from checkback.streaming.source.verification import RecordVerification
 from checkback.streaming.spark.cores import state_partitions
@@ -107,7 +107,7 @@ class Job:
     _epoch: EpochWatch | None = None
     _claim: TopicClaim | None = None
     _ledger: DeltaLedger | None = None
-    _stalls: StallWatch | None = None
+    _stalls: InputWatch | None = None
     _idling: Idling | None = None
     _silent: set[str] = field(default_factory=set)
     _relay: RelaySwitch = field(init=False)
@@ -390,7 +390,7 @@ class Job:
         if self._is_over:
             return
         if self._stalls is None:
-            self._stalls = StallWatch(
+            self._stalls = InputWatch(
                 self.settings, self._admin_client(), read=lambda: self.progress.read
             )
         if self._stalls.is_due():

@@ -13,8 +13,8 @@ from checkback.metrics.instruments import COUNTED, Instruments
 from checkback.metrics.table import RECORD_KINDS, STAGES
 from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport
-from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import PendingIndex, Progress
+from checkback.streaming.reports.stalls import Stall
 from checkback.streaming.reports.unread import Unread
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")

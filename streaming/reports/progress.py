@@ -16,7 +16,7 @@ from checkback.sinks.kafka.read.list_offsets import Place
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.kafka.transaction.producer import ANSWER_MS_MAX
 from checkback.sinks.report import BatchReport, PageStatus, summed
-from checkback.streaming.reports.open_input import Stall
+from checkback.streaming.reports.stalls import Stall
 from checkback.streaming.reports.unread import Unread
 
 UNDELIVERED_GROUPS_MAX: Final = 100
@@ -106,7 +106,7 @@ class ProgressLine:
         groups_without_members: groups that were asked since the last line and have no live member.
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.
-        stalls: partitions that are not read further; see open_input.py.
+        stalls: partitions that are not read further; see stalls.py.
         short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
             transaction there.
         unread: what lies unread on each topic, by the brokers.

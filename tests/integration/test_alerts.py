@@ -24,8 +24,8 @@ from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport, PageStatus
 from checkback.streaming.reports.job_metrics import pending_bound_ms
 from checkback.streaming.reports.observation import Observation
-from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.stalls import Stall
 from checkback.streaming.reports.unread import Unread
 
 READ: Final = 10

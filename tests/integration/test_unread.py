@@ -16,7 +16,7 @@ from checkback.operations.doctor.doctor import Doctor
 from checkback.operations.doctor.judgements import Result
 from checkback.operations.topics.lag import oldest_unread_ms, read_positions, topic_ends
 from checkback.protocol.configuration import Settings
-from checkback.streaming.reports.open_input import Stall, StallWatch
+from checkback.streaming.reports.stalls import InputWatch, Stall
 
 HOLD_MS = 30_000
 """The end of each batch is held for so long, and nothing is read meanwhile."""
@@ -100,7 +100,7 @@ def test_an_open_transaction_that_holds_up_reading_is_named_with_its_producer(
     name = f"{topics.prefix}batch-loader"
     loader = left_open(topics.connection, name, topics.names.half, 2)
     now_s = 100.0
-    watch = StallWatch(settings, AdminClient(dict(topics.connection)), lambda: now_s)
+    watch = InputWatch(settings, AdminClient(dict(topics.connection)), lambda: now_s)
 
     first = watch.look()
     now_s = 115.0

@@ -95,9 +95,9 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
     )
     report = report_of(0, [])
     outputs: Any = SimpleNamespace(report=report, now_ms=7, records_for=lambda *_: [])
-    step: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
+    part: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
 
-    one._write_step(producer, outputs, step, 9)
+    one._write_part(producer, outputs, part, 9)
 
     assert begun == [one._begun_s] == [clock.now_s]
     assert one._lost == 0
@@ -310,13 +310,13 @@ def test_behind_a_slow_commit_another_producer_writes_the_other_parts_with_no_mo
     producers, outputs = iter([slow, quick]), SimpleNamespace(report=report)
     monkeypatch.setattr(BatchWriter, "_open", lambda *_: next(producers))
     monkeypatch.setattr(BatchWriter, "_outputs", lambda *_: outputs)
-    steps: list[Any] = []
-    monkeypatch.setattr(BatchWriter, "_write_step", lambda *given: steps.append(given[1:4:2]))
+    parts: list[Any] = []
+    monkeypatch.setattr(BatchWriter, "_write_part", lambda *given: parts.append(given[1:4:2]))
 
     written = one._try(outcomes(4), 3)
 
     assert written is report
-    assert [(producer, step.rows_done) for producer, step in steps] == [
+    assert [(producer, part.rows_done) for producer, part in parts] == [
         (slow, 1), (quick, 2), (quick, 3), (quick, 4),
     ]  # fmt: skip
     assert quick.tracks_records is tracks_each_record

@@ -11,8 +11,8 @@ from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport, PageStatus, summed
 from checkback.state.formats.outcome import FINISH_NUMBERS
 from checkback.streaming.reports.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
-from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.stalls import Stall
 from checkback.streaming.reports.unread import Unread
 
 SETTINGS = Settings(check_interval_ms=10_000, progress_interval_ms=1_000)

@@ -11,7 +11,7 @@ from tests.deciding import page_outcome
 from checkback.protocol.errors import CheckpointError
 from checkback.sinks.kafka.read.record_reader import RUN_GAP_MAX, _runs
 from checkback.sinks.lookups import half_lookups, op_lookups
-from checkback.sinks.partition.chunks import steps_of
+from checkback.sinks.partition.parts import parts_of
 from checkback.state import Action, Outcome
 from checkback.state.formats.outcome import REST_UNKNOWN
 
@@ -91,40 +91,40 @@ IN_ORDER = [
 ]  # fmt: skip
 
 
-def test_a_batch_that_fits_is_one_step_and_stays_as_it_is() -> None:
+def test_a_batch_that_fits_is_one_part_and_stays_as_it_is() -> None:
     outcomes = pages()
 
-    [step] = steps_of(outcomes, 0, 5)
+    [part] = parts_of(outcomes, 0, 5)
 
-    assert step.outcomes is outcomes
-    assert (step.rows_done, step.is_last) == (5, True)
+    assert part.outcomes is outcomes
+    assert (part.rows_done, part.is_last) == (5, True)
 
 
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 4])
-def test_steps_have_all_rows_once_in_the_order_of_halves(rows_max: int) -> None:
-    steps = list(steps_of(pages(), 0, rows_max))
+def test_parts_have_all_rows_once_in_the_order_of_halves(rows_max: int) -> None:
+    parts = list(parts_of(pages(), 0, rows_max))
 
-    assert [row for step in steps for row in rows_of(list(step.outcomes))] == IN_ORDER
-    assert [step.is_last for step in steps] == [False] * (len(steps) - 1) + [True]
-    assert max(len(rows_of(list(step.outcomes))) for step in steps) <= rows_max
+    assert [row for part in parts for row in rows_of(list(part.outcomes))] == IN_ORDER
+    assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert max(len(rows_of(list(part.outcomes))) for part in parts) <= rows_max
 
 
 @pytest.mark.parametrize("done", [1, 2, 3, 4])
 def test_a_later_try_goes_on_behind_the_rows_that_are_written(done: int) -> None:
-    """Whatever its own steps are."""
-    steps = list(steps_of(pages(), done, 500))
+    """Whatever its own parts are."""
+    parts = list(parts_of(pages(), done, 500))
 
-    assert [row for step in steps for row in rows_of(list(step.outcomes))] == IN_ORDER[done:]
-    assert steps[-1].rows_done == 5
+    assert [row for part in parts for row in rows_of(list(part.outcomes))] == IN_ORDER[done:]
+    assert parts[-1].rows_done == 5
 
 
 @pytest.mark.parametrize("done", [5, 6])
 def test_more_rows_than_there_are_can_not_be_written(done: int) -> None:
     with pytest.raises(CheckpointError, match="says that"):
-        list(steps_of(pages(), done, 3))
+        list(parts_of(pages(), done, 3))
 
 
-def test_a_batch_without_rows_is_one_step() -> None:
-    [step] = steps_of([], 0, 3)
+def test_a_batch_without_rows_is_one_part() -> None:
+    [part] = parts_of([], 0, 3)
 
-    assert (step.rows_done, step.is_last) == (0, True)
+    assert (part.rows_done, part.is_last) == (0, True)

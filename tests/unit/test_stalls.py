@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka.read import list_offsets as listed_offsets
-from checkback.streaming.reports import open_input as stalls
-from checkback.streaming.reports.open_input import Stall, StallHistory, StallWatch, named
+from checkback.streaming.reports import stalls
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.reports.progress_text import is_quiet, progress_text
+from checkback.streaming.reports.stalls import InputWatch, Stall, StallHistory, named
 
 HALF, OP = ("half", 0), ("op", 1)
 
@@ -46,7 +46,7 @@ def test_a_line_says_while_the_brokers_do_not_answer(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(stalls, "TIMEOUT_S", 0.2)
     silent = "127.0.0.1:1"
     admin = AdminClient({"bootstrap.servers": silent, "log_level": 0})
-    watch = StallWatch(Settings(bootstrap_servers=silent), admin)
+    watch = InputWatch(Settings(bootstrap_servers=silent), admin)
     line = Progress().line(0, None)
 
     assert watch.look() == []
@@ -122,7 +122,7 @@ def test_a_partition_that_gets_another_leader_does_not_make_the_brokers_silent(
     monkeypatch.setattr(listed_offsets, "PAUSE_S", 0)
     settings = Settings()
     electing: Any = Brokers(settings.topics.read, KafkaError.NOT_LEADER_FOR_PARTITION)
-    watch = StallWatch(settings, electing)
+    watch = InputWatch(settings, electing)
 
     assert watch.look() == []
     assert watch.brokers_answer
@@ -134,13 +134,13 @@ def test_what_is_written_between_two_questions_is_no_open_transaction(
     """The ends of partitions and what is stable there are two questions."""
     written = 0
 
-    def offsets(_: StallWatch, __: object) -> dict[tuple[str, int], int]:
+    def offsets(_: InputWatch, __: object) -> dict[tuple[str, int], int]:
         nonlocal written
         written += 1
         return {HALF: written}
 
-    monkeypatch.setattr(StallWatch, "_offsets", offsets)
-    watch = StallWatch(Settings(), AdminClient({}), lambda: 100.0, pause_s=0)
+    monkeypatch.setattr(InputWatch, "_offsets", offsets)
+    watch = InputWatch(Settings(), AdminClient({}), lambda: 100.0, pause_s=0)
 
     watch.look(0)
 

@@ -8,9 +8,9 @@ from typing import Any
 from tests.unit.test_stalls import Brokers
 
 from checkback.protocol.configuration import Settings
-from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.reports.progress import Progress
 from checkback.streaming.reports.progress_text import is_quiet, progress_text
+from checkback.streaming.reports.stalls import InputWatch
 from checkback.streaming.reports.unread import ENDS_KEPT_MAX, Unread, UnreadHistory
 
 HALF, OTHER, OP = ("half", 0), ("half", 1), ("op", 0)
@@ -68,7 +68,7 @@ def test_with_a_relay_the_decided_topic_counts_too() -> None:
     settings = Settings(relay=True)
     read = {(topic, 0): 7 for topic in settings.topics.read} | {(settings.topics.decided, 0): 5}
     brokers: Any = Brokers(settings.topics.read_with_relay)
-    watch = StallWatch(settings, brokers, lambda: 0.0, read=lambda: read)
+    watch = InputWatch(settings, brokers, lambda: 0.0, read=lambda: read)
     watch.look()
 
     assert Unread(settings.topics.decided, 2) in watch.unread
@@ -79,7 +79,7 @@ def test_a_query_that_stands_still_does_not_hide_what_the_brokers_have() -> None
     half, op, _ = settings.topics.read
     read = {(half, 0): 4, (op, 0): 7}
     brokers: Any = Brokers(settings.topics.read)
-    watch = StallWatch(settings, brokers, lambda: now_s, read=lambda: read)
+    watch = InputWatch(settings, brokers, lambda: now_s, read=lambda: read)
     watch.look()
     now_s = 75.0
     watch.look()

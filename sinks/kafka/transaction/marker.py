@@ -38,7 +38,7 @@ class Marker:
         moved_at_ms: when it was last moved.
         epoch: number of the job's epoch that moved it; see epoch.py. BY_HAND: no job did.
         rows_done: how many rows of next_batch are written, where it is written in several
-            transactions; see sinks/partition/chunks.py.
+            transactions; see sinks/partition/parts.py.
     """
 
     next_batch: int

@@ -1,8 +1,8 @@
-"""A batch in steps, each small enough for one Kafka transaction.
+"""Cuts a batch into parts, each small enough for one Kafka transaction.
 
 The rows of all outcomes have one order: by half partition and page, within a page by half offset.
 This order follows from the outcomes alone. So a later try has the same order, however it divides
-the rows into steps, and the number of written rows tells it where to continue.
+the rows into parts, and the number of written rows tells it where to continue.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from checkback.protocol.errors import CheckpointError
 from checkback.state import Outcome
 
 
-class Step(NamedTuple):
+class BatchPart(NamedTuple):
     """The rows of one transaction.
 
     Args:
-        rows_done: how many rows of the batch are written after it, together with all steps before.
+        rows_done: how many rows of the batch are written after it, together with all parts before.
     """
 
     outcomes: Sequence[Outcome]
@@ -30,15 +30,15 @@ class Step(NamedTuple):
     is_last: bool
 
 
-def steps_of(outcomes: Sequence[Outcome], rows_done: int, rows_max: int) -> Iterator[Step]:
-    """Yield the steps that are left of one state partition's part of a batch, at least one.
+def parts_of(outcomes: Sequence[Outcome], rows_done: int, rows_max: int) -> Iterator[BatchPart]:
+    """Yield the parts that are left of one state partition's rows of a batch, at least one.
 
     Raises:
-        CheckpointError: the count of written rows leaves none for the last step.
+        CheckpointError: the count of written rows leaves none for the last part.
     """
     rows = sum(len(one.action) for one in outcomes)
     if not rows_done and rows <= rows_max:
-        yield Step(outcomes, rows, is_last=True)
+        yield BatchPart(outcomes, rows, is_last=True)
         return
     if rows_done >= rows:
         raise CheckpointError(
@@ -48,7 +48,7 @@ def steps_of(outcomes: Sequence[Outcome], rows_done: int, rows_max: int) -> Iter
         )
     for first in range(rows_done, rows, rows_max):
         end = min(rows, first + rows_max)
-        yield Step(list(_between(outcomes, first, end)), end, is_last=end == rows)
+        yield BatchPart(list(_between(outcomes, first, end)), end, is_last=end == rows)
 
 
 def _between(outcomes: Sequence[Outcome], first: int, end: int) -> Iterator[Outcome]:

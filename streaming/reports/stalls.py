@@ -114,7 +114,7 @@ class StallHistory:
         ]
 
 
-class StallWatch:
+class InputWatch:
     """Finds partitions of the pipeline's input that stand still.
 
     Args:
