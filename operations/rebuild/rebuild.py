@@ -57,6 +57,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.cluster.described_topics import DescribedTopic, describe_topics
 from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
 from checkback.sinks.kafka.read.rule_source import present_rules
 from checkback.sinks.settings import SinkSettings
@@ -71,8 +72,6 @@ from checkback.streaming.spark.session import start_session
 from checkback.streaming.start.preflight import (
     TIMEOUT_S,
     ClusterFacts,
-    DescribedTopic,
-    describe_topics,
     identity_of,
     look_at_cluster,
     require_settings,

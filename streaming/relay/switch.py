@@ -25,9 +25,9 @@ from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.decided import Taken
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
+from checkback.sinks.kafka.cluster.described_topics import describe_topics
 from checkback.streaming.relay.decided_topic import DecidedTopic, Notes
 from checkback.streaming.start.planned_run import PlannedRun, create_plan
-from checkback.streaming.start.preflight import describe_topics
 
 Run = Callable[[PlannedRun], bool]
 

@@ -13,10 +13,11 @@ from checkback.deploy.topics import FoundTopic, comparable_plans
 from checkback.operations.doctor.judgements import Result, judge_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
+from checkback.sinks.kafka.cluster import described_topics
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
+from checkback.sinks.kafka.cluster.described_topics import describe_topics as describe_topics
 from checkback.streaming.start import announce, preflight
 from checkback.streaming.start import topic_claim as claim
-from checkback.streaming.start.preflight import describe_topics as describe_topics
 from checkback.streaming.start.transaction_timeout import LIMIT, broker_limit_ms
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -69,7 +70,7 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_no_missing_one(code: int) ->
 
 
 def test_a_topic_that_stays_unknown_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "MADE_S", 0)
+    monkeypatch.setattr(described_topics, "MADE_S", 0)
 
     with pytest.raises(BrokerError, match="Missing topics: b") as refused:
         describe_topics(Topics({"b": [UNKNOWN]}), ["a", "b"])  # type: ignore[arg-type]
@@ -77,7 +78,7 @@ def test_a_topic_that_stays_unknown_is_missing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_rights_are_blamed_only_where_they_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "TIMEOUT_S", 0)
+    monkeypatch.setattr(described_topics, "TIMEOUT_S", 0)
     lasting, passing = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._TRANSPORT
     remedies = {}
     for code in (lasting, passing):
