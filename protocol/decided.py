@@ -1,9 +1,8 @@
 """The records on the decided topic: what a relay makes of each op, and who takes the ops.
 
-Only the pipeline writes there and reads there. The last header of a record says what the record is:
-its name is KIND_HEADER_PREFIX and the kind. A record about an op carries the op's offset in that
-header. The other records have a null key and a JSON object as their
-value.
+Only the pipeline and relays write there and read there. The last header of a record says what the
+record is: its name is KIND_HEADER_PREFIX and the kind. A record about an op carries the op's offset
+in that header. The other records have a null key and a JSON object as their value.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from checkback.protocol import properties as names
 from checkback.protocol.properties import Headers
 
 KIND_HEADER_PREFIX: Final = "__checkback.decided."
+ANY_TOPIC: Final = ""
 
 
 class OpKind(StrEnum):
@@ -43,10 +43,12 @@ class Taken:
     Args:
         ops_from: the first offset of the op partition that is the relays'.
         halves_from: the end of the half partition, asked for after `ops_from` was known.
+        op_topic_id: as in RelayMark.
     """
 
     ops_from: int
     halves_from: int
+    op_topic_id: str = ANY_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,11 @@ class Closed:
 
     Args:
         ops_from: the first offset of the op partition that is the job's again.
+        op_topic_id: as in RelayMark.
     """
 
     ops_from: int
+    op_topic_id: str = ANY_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class RelayMark:
             then is below `position`.
         ops_from: of the last Taken.
         halves_from: of the last Taken.
+        op_topic_id: Kafka's id of the op topic: after it was made again, its offsets mean other
+            ops. ANY_TOPIC in records of earlier versions.
     """
 
     position: int
@@ -78,6 +84,7 @@ class RelayMark:
     read_until_ms: int
     ops_from: int
     halves_from: int
+    op_topic_id: str = ANY_TOPIC
 
 
 PartitionNote = Taken | Closed | RelayMark
@@ -87,6 +94,7 @@ _KINDS: Final[dict[str, type[PartitionNote]]] = {
     "closed": Closed,
     "mark": RelayMark,
 }
+OP_TOPIC_ID: Final = "op_topic_id"
 _FIELDS: Final = {kind: [one.name for one in fields(kind)] for kind in _KINDS.values()}
 NOTE_HEADERS: Final = {kind: KIND_HEADER_PREFIX + name for name, kind in _KINDS.items()}
 OP_KIND_HEADERS: Final = {kind: KIND_HEADER_PREFIX + kind.value for kind in OpKind}
@@ -134,10 +142,15 @@ def partition_note(
     if kind is None or not name.startswith(KIND_HEADER_PREFIX):
         return None
     try:
-        document = json.loads(value or b"")
+        document = {OP_TOPIC_ID: ANY_TOPIC, **json.loads(value or b"")}
         found = {name: document[name] for name in _FIELDS[kind]}
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    if any(type(number) is not int for number in found.values()):
+    if any(type(one) is not (str if name == OP_TOPIC_ID else int) for name, one in found.items()):
         return None
     return kind(**found)
+
+
+def is_about(note: PartitionNote, op_topic_id: str) -> bool:
+    """Return whether a note is about this op topic, and not about a former one of that name."""
+    return note.op_topic_id in (ANY_TOPIC, op_topic_id)

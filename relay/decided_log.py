@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.protocol.decided import Closed, RelayMark, Taken, partition_note
+from checkback.protocol.decided import (
+    ANY_TOPIC,
+    Closed,
+    PartitionNote,
+    RelayMark,
+    Taken,
+    is_about,
+    partition_note,
+)
 from checkback.sinks.records.source_record import PlacedRecord, readable_headers
 
 GROUP_OPS_MAX: Final = 3_000
@@ -22,6 +30,7 @@ class DecidedPartition:
     Args:
         begin: the offset where reading began.
         end: the end of the partition when it was asked for.
+        op_topic_id: Kafka's id of the op topic; notes about a former one do not count.
         ops_end: the offset behind the last op that was read; ops in front of `begin` were not.
     """
 
@@ -29,6 +38,7 @@ class DecidedPartition:
     end: int
     position: int
     ops_end: int
+    op_topic_id: str = ANY_TOPIC
     taken: Taken | None = None
     position_of_marks: int = 0
     is_closed: bool = False
@@ -45,20 +55,25 @@ class DecidedPartition:
             return
         # Notes have no key; reading headers costs more.
         headers = readable_headers(record) if record.key() is None else []
-        match partition_note(headers, record.value()) if headers else None:
-            case Taken() as taken:
-                self.taken, self.is_closed = taken, False
-            case Closed():
-                self.taken, self.is_closed = None, True
-            case RelayMark() as mark:
-                self.taken, self.is_closed = Taken(mark.ops_from, mark.halves_from), False
-                self.position_of_marks = mark.position
-            case _:
-                self.ops_end = offset + 1
+        note = partition_note(headers, record.value()) if headers else None
+        if note is None:
+            self.ops_end = offset + 1
+        elif is_about(note, self.op_topic_id):
+            self._learn(note)
         self.position = offset + 1
 
+    def _learn(self, note: PartitionNote) -> None:
+        if isinstance(note, Closed):
+            self.taken, self.is_closed = None, True
+            return
+        self.taken, self.is_closed = Taken(note.ops_from, note.halves_from, self.op_topic_id), False
+        if isinstance(note, RelayMark):
+            self.position_of_marks = note.position
 
-def reading_before(end: int, offsets: int = LOOK_BACK_OFFSETS) -> DecidedPartition:
+
+def reading_before(
+    end: int, op_topic_id: str, offsets: int = LOOK_BACK_OFFSETS
+) -> DecidedPartition:
     """Return a partition that is to be read from a number of offsets before its end on."""
     begin = max(0, end - offsets)
-    return DecidedPartition(begin, end, begin, begin)
+    return DecidedPartition(begin, end, begin, begin, op_topic_id)

@@ -131,8 +131,9 @@ class RelayPartition:
         """How far the relay has come (rule 7)."""
         taken = self.taken
         return RelayMark(
-            self.position, self.floor, self.read_until_ms, taken.ops_from, taken.halves_from
-        )
+            self.position, self.floor, self.read_until_ms, taken.ops_from, taken.halves_from,
+            taken.op_topic_id,
+        )  # fmt: skip
 
     def read_op(self, op: ReadOp) -> None:
         """Add an op that was read."""

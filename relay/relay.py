@@ -45,6 +45,7 @@ from checkback.relay.turns import (
     StoredMark,
     Turns,
 )
+from checkback.sinks.kafka.cluster.described_topics import describe_topics
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory, batch_size
 from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import is_unreadable, readable, readable_op
@@ -274,10 +275,15 @@ class Relay:
             positions = self._inputs.positions()
             if positions is None or self._rebalances != self._inputs.rebalances:
                 return
-            halves = ends(self._admin, self._names.half, numbers)
-            decided = ends(self._admin, self._names.decided, numbers)
+            names, admin = self._names, self._admin
+            halves, decided, ops = (
+                ends(admin, topic, numbers) for topic in (names.half, names.decided, names.op)
+            )
+            topic_id = describe_topics(admin, [names.op])[names.op].topic_id
             self._starts = {
-                at: _Start(positions.get(at, 0), halves[at], reading_before(decided[at]))
+                at: _Start(
+                    positions.get(at, 0), halves[at], ops[at], reading_before(decided[at], topic_id)
+                )
                 for at in numbers
             }
             self._unplaced = []
@@ -301,14 +307,17 @@ class Relay:
                 partition=number,
             )
         if log.taken is None:
-            start.log = reading_before(log.end, log.end) if log.begin > 0 else log
+            whole = reading_before(log.end, log.op_topic_id, log.end)
+            start.log = whole if log.begin > 0 else log
             return log.begin > 0
         del self._starts[number]
         half_end = max(start.half_end, log.taken.halves_from)
+        # Behind the end where brokers have lost the last ops: others get their offsets.
+        position = min(max(start.position, log.position_of_marks), start.op_end)
         self.partitions[number] = RelayPartition(
             number,
             log.taken,
-            max(start.position, log.taken.ops_from, log.position_of_marks),
+            max(position, log.taken.ops_from),
             half_end,
             HalfMemory(0),
             self._is_ordered,
@@ -454,11 +463,13 @@ class _Start:
     Args:
         position: the group's in the op partition.
         half_end: the end of the half partition, asked for after that.
+        op_end: the end of the op partition, asked for then too.
         log: what was read of the decided partition.
     """
 
     position: int
     half_end: int
+    op_end: int
     log: DecidedPartition
 
 

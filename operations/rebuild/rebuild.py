@@ -282,7 +282,8 @@ class Rebuild:
         if decided not in positions.spans:
             return None
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        return spans_on(read_topic(self.spark, source, decided, positions))
+        op_topic_id = self.facts.topics[self._names.op].topic_id
+        return spans_on(read_topic(self.spark, source, decided, positions), op_topic_id)
 
     def _described_decided(self) -> DescribedTopic | None:
         """Return the decided topic; it may be there although relays are switched off."""

@@ -10,22 +10,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, Spans, with_note
-from checkback.protocol.decided import NOTE_HEADERS, Closed, Taken
+from checkback.protocol.decided import ANY_TOPIC, NOTE_HEADERS, OP_TOPIC_ID, Closed, Taken
 
 _KINDS: Final = {name: kind for kind, name in NOTE_HEADERS.items()}
 """Notes by the name of their last header."""
-_NUMBERS: Final = "ops_from long, halves_from long"
+_FIELDS: Final = f"ops_from long, halves_from long, {OP_TOPIC_ID} string"
 
 
-def spans_on(decided: DataFrame) -> Spans:
+def spans_on(decided: DataFrame, op_topic_id: str) -> Spans:
     """Return the spans that relays took and take, from the notes on the decided topic.
 
     Args:
         decided: the topic's records, as Spark's Kafka source gives them, with headers.
+        op_topic_id: Kafka's id of the op topic; notes about a former one do not count.
     """
     kind = f.try_element_at("headers", f.lit(-1)).getField("key")
-    said = f.from_json(f.col("value").cast("string"), _NUMBERS)
-    notes = decided.where(kind.isin(*_KINDS)).select(
+    said = f.from_json(f.col("value").cast("string"), _FIELDS)
+    topic_id = f.coalesce(said.getField(OP_TOPIC_ID), f.lit(ANY_TOPIC))
+    is_note = kind.isin(*_KINDS) & topic_id.isin(ANY_TOPIC, op_topic_id)
+    notes = decided.where(is_note).select(
         "partition", "offset", kind.alias("kind"), said.getField("ops_from").alias("ops_from"),
         said.getField("halves_from").alias("halves_from"),
     )  # fmt: skip

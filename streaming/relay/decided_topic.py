@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from checkback.protocol.decided import (
     PartitionNote,
     RelayMark,
     Taken,
+    is_about,
     note_headers,
     note_value,
     partition_note,
@@ -38,6 +39,7 @@ from checkback.protocol.decided import (
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.properties import Headers, named_offset
 from checkback.protocol.topics import around_half_bytes, relay_group
+from checkback.sinks.kafka.cluster.described_topics import describe_topics
 from checkback.sinks.kafka.cluster.topic_directory import batch_size
 from checkback.sinks.kafka.read.list_offsets import (
     EARLIEST,
@@ -84,11 +86,14 @@ class DecidedTopic:
     partitions: int
     positions: dict[int, int] = field(default_factory=dict, init=False)
     """The relays' positions in the op partitions, by their marks."""
+    _op_topic_id: str = field(init=False)
     _producer: Producer = field(init=False)
     _admin: AdminClient = field(init=False)
 
     def __post_init__(self) -> None:
         self._admin = AdminClient(dict(self.connection))
+        op = self.settings.topics.op
+        self._op_topic_id = describe_topics(self._admin, [op])[op].topic_id
         own = {
             # A rebuilt checkpoint has the same id; other topics have another one.
             "transactional.id": f"{self.settings.application_id}-{self.settings.topics.decided}",
@@ -214,10 +219,11 @@ class DecidedTopic:
             found: list[tuple[PartitionNote, int]] = []
             for record in self._records(self.settings.topics.decided, at, first, end):
                 note = partition_note(readable_headers(record), record.value())
+                if note is None or not is_about(note, self._op_topic_id):
+                    continue
                 if isinstance(note, RelayMark):
                     self.positions[at] = note.position
-                if note is not None:
-                    found.append((note, record.offset() or 0))
+                found.append((note, record.offset() or 0))
             if not is_known or first == begin:
                 return found
             if found:
@@ -244,7 +250,8 @@ class DecidedTopic:
         self._send(at, op.key(), op.value(), passed_headers(headers, kind, op.offset() or 0))
 
     def _say(self, at: int, note: PartitionNote) -> None:
-        self._send(at, None, note_value(note), note_headers(note))
+        own = replace(note, op_topic_id=self._op_topic_id)
+        self._send(at, None, note_value(own), note_headers(own))
 
     def _send(self, at: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         record = SinkRecord(self.settings.topics.decided, at, key, value, headers, NOW)

@@ -32,12 +32,13 @@ def test_the_spans_follow_from_all_that_is_said_of_partitions(spark: SparkSessio
         said(0, 3, RelayMark(12, 5, 1, 10, 5)),
         (0, 4, b"5", passed_headers([], OpKind.PASSED, 10)),
         said(0, 9, Closed(20)),
-        said(0, 12, Taken(30, 25)),
+        said(0, 12, Taken(30, 25, "id")),
+        said(0, 13, Closed(40, "of a former op topic")),
         said(1, 7, RelayMark(4, 2, 1, 3, 2)),  # what it repeats has expired
         (2, 0, None, None),
     ]
 
-    spans = spans_on(spark.createDataFrame(rows, TYPE))
+    spans = spans_on(spark.createDataFrame(rows, TYPE), "id")
 
     assert spans == {
         0: (RelaySpan(10, 5, 20, 9), RelaySpan(30, 25)),

@@ -15,6 +15,7 @@ from checkback.protocol.errors import (
     CheckpointError,
     ConfigurationError,
 )
+from checkback.sinks.kafka.cluster.described_topics import DescribedTopic
 from checkback.streaming.relay import decided_topic, switch
 from checkback.streaming.relay.decided_topic import DecidedTopic
 from checkback.streaming.relay.switch import RelaySwitch
@@ -72,6 +73,8 @@ def test_a_topic_that_ends_before_what_was_read_is_refused(
 ) -> None:
     producer = SimpleNamespace(init_transactions=lambda _: None)
     monkeypatch.setattr(decided_topic, "Producer", lambda _: producer)
+    described = {SETTINGS.topics.op: DescribedTopic("id", 2)}
+    monkeypatch.setattr(decided_topic, "describe_topics", lambda *_: described)
     monkeypatch.setattr(DecidedTopic, "_ends", lambda *_: {0: 3, 1: 9})
     topic = DecidedTopic(SETTINGS, SETTINGS.connection(), 2)
 

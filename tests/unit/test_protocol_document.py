@@ -62,10 +62,11 @@ REFUSED = refused_headers(
     OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
 )
 FEEDBACK = records.undelivered_check_headers(3)
+OP_TOPIC_ID = "qkQ1bXhVQ7mB2Z4yVh0iJg"
 NOTES: dict[str, decided.PartitionNote] = {
-    "taken": decided.Taken(90, 78),
-    "mark": decided.RelayMark(92, 78, 1_700_000_000_000, 90, 78),
-    "closed": decided.Closed(120),
+    "taken": decided.Taken(90, 78, OP_TOPIC_ID),
+    "mark": decided.RelayMark(92, 78, 1_700_000_000_000, 90, 78, OP_TOPIC_ID),
+    "closed": decided.Closed(120, OP_TOPIC_ID),
 }
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from tests.integration.relay.relaying import relay_process
 from tests.integration.running import (
     COMMAND,
     COMMIT,
@@ -209,15 +211,19 @@ def test_a_rebuild_that_refuses_changes_nothing(
 
 @pytest.mark.nightly  # test_preflight.py refuses, tests/spark/test_rebuild_query.py rebuilds
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("relay", [False, True])
 def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm, *, relay: bool
 ) -> None:
-    """Start and rebuild both refused: nothing led out."""
+    """Start and rebuild both refused: nothing led out. With a relay, new ops were dropped."""
     names = topics.names
-    settings, real = deployed(topics, tmp_path, trigger_interval_ms=500)
+    settings, real = deployed(topics, tmp_path, trigger_interval_ms=500, relay=relay)
+    relays = [relay_process(settings, tmp_path / f"relay-{number}") for number in range(2 * relay)]
     feeder = Feeder(topics, real)
-    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline, ExitStack() as beside:
         pipeline.wait_for("started", SLOW_S)
+        for one in relays[:1]:
+            beside.enter_context(one).wait_for("started", SLOW_S)
         feeder.send(["done-0", "done-1"])
         wait_until(lambda: topics.bodies(real) == ["done-1"], SLOW_S, "a final")
         waiting = [feeder.commit_later(name) for name in ("waits", "unread")]
@@ -235,8 +241,10 @@ def test_after_the_op_topic_was_recreated_every_half_that_waits_is_asked_about(
         code, told = rebuild(settings, tmp_path, "--yes", jvm=jvm)
     assert code == 0, told
     assert "recreated" in {one["code"] for one in told["problems"]}
-    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline, ExitStack() as beside:
         pipeline.wait_for("started", SLOW_S)
+        for one in relays[1:]:
+            beside.enter_context(one).wait_for("started", SLOW_S)
         for name, place in zip(("waits", "unread"), waiting, strict=True):
             wait_until(lambda: "2" in check_times(topics, "g", name), SLOW_S, "a check")  # noqa: B023
             topics.send_op(place, name, COMMIT)

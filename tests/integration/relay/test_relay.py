@@ -13,6 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from tests.integration.bad_records import set_topic_config
 from tests.integration.relay.relaying import RelayStage, relay_stage, started_relay
 from tests.integration.running import COMMIT, wait_until
+from tests.integration.sinking import delete_topic
 
 from checkback.protocol.decided import Closed, OpKind, Taken
 from checkback.protocol.errors import FencedError, PrerequisiteError
@@ -196,6 +197,34 @@ def test_rule_1_a_position_of_an_old_generation_is_refused(stage: RelayStage) ->
     relay._turns.close()
 
     assert stage.finals() == ["one"]
+
+
+def test_what_was_said_of_a_former_op_topic_hides_no_op_of_the_new_one(stage: RelayStage) -> None:
+    def take(topic: DecidedTopic) -> None:
+        topic.take({at: Taken(0, end) for at, end in topic.half_ends().items()})
+
+    connection = stage.settings.connection()
+    take(DecidedTopic(stage.settings, connection, 2))
+    relay = stage.ready_relay()
+    for name in ("a", "b"):
+        stage.commit(name)
+        stage.settle()
+    relay.close()
+    stage.relays.clear()
+    delete_topic(connection, stage.names.op)
+    stage.topics.create(stage.settings)
+
+    topic = DecidedTopic(stage.settings, connection, 2)
+    assert topic.notes({}, {}) == {0: [], 1: []}
+    relay = stage.relay()
+    stage.step_until(
+        lambda: relay._starts and all(one.log.is_read for one in relay._starts.values())
+    )
+    assert not relay.partitions  # it waits for the job
+    take(topic)
+    stage.commit("c")
+    stage.step_until(lambda: len(stage.kinds()) == 3)
+    assert stage.finals() == ["a", "b", "c"]
 
 
 def test_rule_10_behind_a_passed_commit_its_key_waits_for_the_job(topics: Topics) -> None:

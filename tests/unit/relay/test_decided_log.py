@@ -68,6 +68,16 @@ def test_the_last_word_says_who_takes_the_ops_and_a_mark_repeats_it() -> None:
     assert (again.taken, again.is_closed, again.is_read) == (Taken(60, 7), False, False)
 
 
+def test_what_was_said_of_a_former_op_topic_does_not_count() -> None:
+    found = DecidedPartition(0, 100, 0, 0, "new")
+    take(found, note(0, Taken(0, 0, "old")))
+    take(found, note(1, RelayMark(40, 9, 0, 0, 0, "old")))
+    assert (found.taken, found.position_of_marks, found.ops_end) == (None, 0, 0)
+    take(found, note(2, Taken(3, 4, "new")))
+    take(found, note(3, Closed(50, "old")))
+    assert (found.taken, found.is_closed, found.position_of_marks) == (Taken(3, 4, "new"), False, 0)
+
+
 def test_marks_behind_the_last_op_are_nothing_to_wait_for() -> None:
     mark = note(4, RelayMark(0, 0, 0, 0, 0))
     found = read(op(0), op(3), mark)
