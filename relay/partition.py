@@ -108,9 +108,8 @@ class RelayPartition:
     is_paused: bool = False
     """Whether no further ops are read for now."""
     _blocked: dict[bytes, JobPosition] = field(default_factory=dict)
-    _given_up: set[int] = field(default_factory=set)
-    _hidden_to: int = 0
-    """Ops wait for no half below this offset: reading does not come past a transaction there."""
+    _given_up_to: int = 0
+    """No half below this offset is waited for or held: an open transaction hid it for too long."""
 
     def __post_init__(self) -> None:
         self.half_end = max(self.half_end, self.half_position)
@@ -144,22 +143,14 @@ class RelayPartition:
         """Note a record that was read; hold it if it is a half that was not given up."""
         if offset < self.half_position:
             return
-        self._come_to(offset + 1)
-        if offset in self._given_up:
-            self._given_up.remove(offset)
-        elif half is not None:
+        self.read_halves_to(offset + 1)
+        if half is not None and offset >= self._given_up_to:
             self.memory.hold(offset, half)
 
     def read_halves_to(self, end: int) -> None:
         """Note that every half below that offset was read."""
-        if end > self.half_position:
-            self._come_to(end)
-            if self._given_up:
-                self._given_up = {offset for offset in self._given_up if offset >= end}
-
-    def _come_to(self, half_position: int) -> None:
-        self.half_position, self._hidden_to = half_position, 0
-        self.half_end = max(self.half_end, half_position)
+        self.half_position = max(self.half_position, end)
+        self.half_end = max(self.half_end, end)
 
     def learn_half_end(self, end: int, asked_s: float) -> None:
         """Note the half partition's end, and when it was asked for."""
@@ -207,11 +198,10 @@ class RelayPartition:
         """Decide an op that names a half which was not read (rule 5)."""
         if named >= self.half_end:
             return RelayedOp(op, OpKind.EARLY) if op.read_s <= self.half_end_asked_s else None
-        if named >= self._hidden_to and named not in self._given_up:
+        if named >= self._given_up_to:
             if now_s - op.read_s < HIDDEN_S:
                 return None
-            self._hidden_to = self.half_end
-        self._given_up.add(named)
+            self._given_up_to = self.half_end
         return self._passed(op, named, None, "half hidden")
 
     def _final(

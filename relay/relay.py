@@ -67,6 +67,8 @@ ASK_AFTER_S: Final = 0.005
 """How long an op waits for its half before the half partition's end is asked for."""
 CLOCK_SAMPLES: Final = 16
 FAILED_PAUSE_S: Final = 0.2
+TOPIC_LOOK_S: Final = 3.0
+"""How long a look at real topics may stop the loop; without an answer the job gets the commit."""
 OPS_WAITING_MAX: Final = 10_000
 OP_BYTES_WAITING_MAX: Final = 64_000_000
 """With more waiting ops or bytes in its share, a partition's reading pauses until only half of them
@@ -151,7 +153,7 @@ class Relay:
         self._job = Question(threads, read.of_partitions, ASK_JOB_S)
         batch_bytes_max = batch_size(around_half_bytes(settings.max_message_bytes))
         self._turns = Turns(connection, ids, names.decided, bytes_max, batch_bytes_max)
-        directory = TopicDirectory(self._admin, shortage_wait_s=0.0)
+        directory = TopicDirectory(self._admin, shortage_wait_s=0.0, answer_s=TOPIC_LOOK_S)
         self._finals = Finals(names, directory, bytes_max)
         self._inputs = Inputs(connection, relay_group(settings.application_id), names.op)
 

@@ -8,6 +8,7 @@ predecessor has committed.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka.transaction.errors import (
     ABORTED_CODES,
     FENCED_CODES,
+    UNQUEUED_CODES,
     Rejection,
     cause_of,
 )
@@ -43,9 +45,10 @@ ABORT_S: Final = 1.0
 INIT_S: Final = 30.0
 TIMED_OUT_S: Final = TRANSACTION_TIMEOUT_MS / 1_000 - 1.0
 """Brokers also fence a producer when its transaction has timed out."""
-FENCED_AGAIN_S: Final = 60.0
-"""A relay that is fenced twice within this time has another beside it with the same number. Once it
-happens without: when a coordinator died amid a commit, its successor fenced the producer."""
+FENCES_S: Final = 60.0
+"""A relay whose producers are all fenced within this time has another beside it with its number.
+Once or twice happens without: when a coordinator died amid a commit, its successor fenced the
+producer."""
 OLD_GENERATION: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -114,7 +117,7 @@ class Turns:
     batch_bytes_max: int
     _producers: dict[str, _TurnProducer] = field(default_factory=dict)
     _turn: int = 0
-    _fenced_s: float = float("-inf")
+    _fences_s: deque[float] = field(default_factory=lambda: deque(maxlen=PRODUCERS))
 
     def __post_init__(self) -> None:
         for transactional_id in self.transactional_ids:
@@ -191,9 +194,9 @@ class Turns:
         if cause.code() in OLD_GENERATION:
             return PartitionsLostError(cause.str())
         if cause.code() in FENCED_CODES and open_s < TIMED_OUT_S:
-            now_s = time.monotonic()
-            is_again, self._fenced_s = now_s - self._fenced_s < FENCED_AGAIN_S, now_s
-            if is_again:
+            self._fences_s.append(time.monotonic())
+            is_full = len(self._fences_s) == PRODUCERS
+            if is_full and self._fences_s[-1] - self._fences_s[0] < FENCES_S:
                 return FencedError(
                     "Another relay writes with the same number.",
                     remedy="Give each relay of a deployment its own --instance.",
@@ -244,9 +247,9 @@ class _TurnProducer:
         self._connection_errors.clear()
         producer.begin_transaction()
         for record in records:
-            queue(producer, record)
+            self._queue(record)
         for number, mark in marks.items():
-            queue(producer, mark, partial(_stored, stored, self.rejections, number))
+            self._queue(mark, partial(_stored, stored, self.rejections, number))
         producer.poll(0)
         call_within(
             lambda: producer.send_offsets_to_transaction([*positions], group_metadata, CALL_S),
@@ -258,6 +261,16 @@ class _TurnProducer:
         took_s = time.monotonic() - sent_s
         self.is_spent = took_s > SLOW_COMMIT_S or bool(self._connection_errors)
         return stored
+
+    def _queue(self, record: SinkRecord, on_delivery: Any = None) -> None:
+        try:
+            queue(self.producer, record, on_delivery)
+        except KafkaException as error:
+            cause = cause_of(error)
+            if cause.code() in UNQUEUED_CODES:
+                rejection = Rejection(record.topic, record.partition, cause.code(), cause.str())
+                self.rejections.append(rejection)
+            raise
 
     def _flush(self) -> None:
         """Wait for the reports of all records, as the sink does: in slices."""

@@ -49,6 +49,8 @@ from checkback.sinks.kafka.read.list_offsets import (
 )
 from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, REPORTS_END, next_record
 from checkback.sinks.kafka.transaction.errors import FENCED_CODES, cause_of
+from checkback.sinks.kafka.transaction.limited_call import HangingCallError, call_within
+from checkback.sinks.kafka.transaction.producer import HANGING_AFTER_S
 from checkback.sinks.kafka.transaction.queueing import queue
 from checkback.sinks.records.sink_record import NOW, SinkRecord
 from checkback.sinks.records.source_record import (
@@ -260,7 +262,17 @@ class DecidedTopic:
     def _move(self, member: Any, positions: Mapping[int, int]) -> None:
         topic = self.settings.topics.op
         places = [TopicPartition(topic, at, offset) for at, offset in positions.items()]
-        self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S)
+
+        def move() -> None:
+            self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S)
+
+        try:
+            call_within(move, TIMEOUT_S + HANGING_AFTER_S)
+        except HangingCallError as error:
+            raise BrokerError(
+                "Kafka does not answer a start that moves the relays' positions.",
+                remedy="Check the brokers, and start again.",
+            ) from error
 
     def _in_transaction(self, send: Callable[[], object]) -> None:
         with _refusals("write who takes the ops"):

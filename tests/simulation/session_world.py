@@ -157,7 +157,7 @@ class SimulatedCore(SessionCore):
     def open_in(self, process: Process) -> InDoubtIds:
         leaders = TopicLeaders({0: 1, 1: 2}, PARTITIONS, 0.0)
         self._facts: Any = SimpleNamespace(
-            knows=lambda _: True, check=lambda *_: None, topic=lambda _: leaders,
+            knows=lambda _: True, require_fits=lambda *_: None, topic=lambda _: leaders,
             refresh=lambda _: None,
         )  # fmt: skip
         in_doubt, polled = InDoubtIds(), lambda *_, **__: FakePolled(process)

@@ -101,6 +101,8 @@ class TopicDirectory:
     clock_s: Callable[[], float] = lambda: time.monotonic()
     pause: Callable[[float], None] = lambda seconds: time.sleep(seconds)
     shortage_wait_s: float = SHORTAGE_WAIT_S
+    answer_s: float = TIMEOUT_S
+    """How long a look waits for the brokers."""
     _partitions: dict[str, Mapping[int, Any]] = field(default_factory=dict)
     _known: dict[str, KnownTopic] = field(default_factory=dict)
     _taught: dict[str, KnownTopic] = field(default_factory=dict)
@@ -111,6 +113,10 @@ class TopicDirectory:
     _short_since_s: dict[str, float] = field(default_factory=dict)
     _waited_s: float = 0.0
     _sought_s: float | None = None
+
+    @property
+    def _settings_s(self) -> float:
+        return min(SETTINGS_TIMEOUT_S, self.answer_s)
 
     def allow_refresh(self) -> None:
         """Allow one new look at the cluster: call it once per task."""
@@ -199,7 +205,7 @@ class TopicDirectory:
             self._look_at(list(self._known))
 
     def _list(self) -> None:
-        found = listed_topics(self.admin, TIMEOUT_S, retry_s=0)
+        found = listed_topics(self.admin, self.answer_s, retry_s=0)
         self._partitions = {
             name: topic.partitions for name, topic in found.items() if topic.error is None
         }
@@ -218,7 +224,7 @@ class TopicDirectory:
 
     def _read_settings(self, topics: Sequence[str]) -> None:
         """Read the settings of topics; where no broker answers, the last ones hold."""
-        until_s = self.clock_s() + SETTINGS_WAIT_S
+        until_s = self.clock_s() + min(SETTINGS_WAIT_S, self.answer_s)
         self._ask_for_settings(topics)
         while unknown := [topic for topic in topics if topic not in self._settings]:
             if self.clock_s() >= until_s:
@@ -228,17 +234,17 @@ class TopicDirectory:
                     topic=unknown[0],
                 )
             self.pause(SETTINGS_PAUSE_S)
-            renew_metadata(self.admin, SETTINGS_TIMEOUT_S)
+            renew_metadata(self.admin, self._settings_s)
             self._ask_for_settings(unknown)
 
     def _ask_for_settings(self, topics: Sequence[str]) -> None:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return
-        asked = self.admin.describe_configs(resources, request_timeout=SETTINGS_TIMEOUT_S)
+        asked = self.admin.describe_configs(resources, request_timeout=self._settings_s)
         for resource, future in asked.items():
             try:
-                found = future.result(TIMEOUT_S)
+                found = future.result(self.answer_s)
                 settings = {name: str(entry.value or "") for name, entry in found.items()}
             except (KafkaException, TimeoutError) as error:
                 if not is_transient(error, LASTING_ERRORS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from checkback.protocol.errors import FencedError
 from checkback.relay.turns import (
-    FENCED_AGAIN_S,
+    FENCES_S,
+    PRODUCERS,
     TIMED_OUT_S,
     GroupFailedError,
     PartitionsLostError,
@@ -25,7 +27,7 @@ FENCED = KafkaException(KafkaError(KafkaError._FENCED))
 def failure(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what a failure means at a time, of a transaction that was open for a while."""
     turns: Any = object.__new__(Turns)
-    turns._fenced_s = float("-inf")
+    turns._fences_s = deque(maxlen=PRODUCERS)
     producer = SimpleNamespace(
         rejections=[
             Rejection("narrow", 0, KafkaError.MSG_SIZE_TOO_LARGE, "too large"),
@@ -43,11 +45,12 @@ def failure(monkeypatch: pytest.MonkeyPatch) -> Any:
     return at
 
 
-def test_a_relay_that_is_fenced_again_has_another_beside_it(failure: Any) -> None:
-    """Once happens without: by a coordinator's successor, say."""
+def test_a_relay_whose_producers_are_all_fenced_has_another_beside_it(failure: Any) -> None:
+    """Two happen without: coordinators died in turn, and their successors fenced."""
     assert isinstance(failure(0.0, FENCED), GroupFailedError)
-    assert isinstance(failure(FENCED_AGAIN_S, FENCED), GroupFailedError)
-    assert isinstance(failure(FENCED_AGAIN_S + 1, FENCED), FencedError)
+    assert isinstance(failure(10.0, FENCED), GroupFailedError)
+    assert isinstance(failure(FENCES_S, FENCED), GroupFailedError)
+    assert isinstance(failure(FENCES_S + 1, FENCED), FencedError)
 
 
 def test_a_transaction_that_timed_out_is_no_sign_of_another_relay(failure: Any) -> None:
