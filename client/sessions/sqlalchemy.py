@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -44,6 +43,7 @@ from checkback.protocol.errors import ConfigurationError
 T = TypeVar("T")
 INFO_KEY: Final = "checkback"
 AUTOCOMMIT: Final = "AUTOCOMMIT"
+READ_UNCOMMITTED: Final = "READ UNCOMMITTED"
 MYSQL: Final = ("mysql", "mariadb")
 CREATING_TRIES: Final = 3
 CASE_KEPT: Final = mysql.VARCHAR(64, charset="ascii", collation="ascii_bin")
@@ -119,6 +119,7 @@ class EngineDatabase:
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         with self.engine.begin() as connection:
+            _require_committed_reads(connection)
             return work(connection)
 
     def join(self, target: object) -> Joined:
@@ -144,10 +145,14 @@ class AsyncEngineDatabase(EngineDatabase):
         engine = self.engine
         own = AsyncEngine(Engine(engine.pool.recreate(), engine.dialect, engine.url))
 
+        def run_sync(connection: Connection) -> T:
+            _require_committed_reads(connection)
+            return work(connection)
+
         async def run() -> T:
             try:
                 async with own.begin() as connection:
-                    return await connection.run_sync(work)
+                    return await connection.run_sync(run_sync)
             finally:
                 await own.dispose()
 
@@ -322,8 +327,10 @@ def _commit(connection: Connection) -> None:
             )
     except BaseException:
         # SQLAlchemy would leave the transaction open: it counts as ended there.
-        with suppress(Exception):
+        try:
             connection.connection.rollback()
+        except BaseException:  # cancelled again, say: the pool must not give it to others
+            connection.invalidate()
         followed.end(ROLLBACK)
         raise
     try:
@@ -423,6 +430,22 @@ def require_transactions(connection: Connection) -> None:
     commits = commits and not getattr(pooled.driver_connection, "in_transaction", False)
     if is_asked_for or commits:
         raise _no_transactions()
+
+
+def _require_committed_reads(connection: Connection) -> None:
+    """Refuse a check that could see the row of a transaction that rolls back.
+
+    Raises:
+        ConfigurationError: the engine's isolation level is READ UNCOMMITTED.
+    """
+    chosen = connection.get_execution_options().get("isolation_level")
+    at_connect = getattr(connection.dialect, "_on_connect_isolation_level", None)
+    if (chosen or at_connect or connection.default_isolation_level) == READ_UNCOMMITTED:
+        raise ConfigurationError(
+            f"The engine's isolation level is {READ_UNCOMMITTED}.",
+            remedy="Give one that reads committed rows: else a check answers commit for a"
+            " transaction that rolls back.",
+        )
 
 
 def _no_transactions() -> ConfigurationError:

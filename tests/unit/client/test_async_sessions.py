@@ -233,6 +233,41 @@ async def test_a_half_that_is_not_stored_keeps_a_coroutine_from_its_commit(
         assert "commit" not in ops(kafka).values()
 
 
+@in_a_loop
+async def test_a_producer_whose_checks_could_see_rows_that_roll_back_is_refused(
+    tmp_path: Path,
+) -> None:
+    level = "READ UNCOMMITTED"
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'a.db'}", isolation_level=level)
+    producer = Producer("g", bootstrap_servers="fake", database=engine)
+    with pytest.raises(ConfigurationError, match=level):
+        producer.create_table()
+    await engine.dispose()
+
+
+@in_a_loop
+async def test_a_connection_whose_rollback_is_cancelled_too_is_not_used_again(
+    kafka: list[Clients], tmp_path: Path
+) -> None:
+    """A scope of AnyIO cancels at every wait."""
+    async with opened(tmp_path, **HASTY) as (engine, producer):
+        kafka[0].halves[0].is_silent = True
+        async with engine.connect() as connection:
+            first = (await connection.get_raw_connection()).driver_connection
+            await order(connection, 1)
+            producer.send("t", b"x", session=connection)
+            commit = asyncio.create_task(connection.commit())
+            await asyncio.sleep(0.02)
+            for _ in range(3):
+                commit.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+        async with engine.connect() as connection:
+            assert (await connection.get_raw_connection()).driver_connection is not first
+        assert await numbers(engine) == []
+
+
 class Cut:
     """Awaits a coroutine up to one of its waits, which then ends with a cancellation."""
 

@@ -48,6 +48,25 @@ def test_an_engine_without_transactions_is_refused(by_options: bool, tmp_path: P
     engine.dispose()
 
 
+@pytest.mark.parametrize("by_options", [False, True])
+def test_a_check_that_could_see_rows_that_roll_back_is_refused(
+    by_options: bool, tmp_path: Path
+) -> None:
+    """It answered commit while the local transaction ran, which then rolled back."""
+    address, level = f"sqlite:///{tmp_path / 'outbox.db'}", "READ UNCOMMITTED"
+    made = create_engine(address, isolation_level=level)
+    if by_options:
+        made = create_engine(address).execution_options(isolation_level=level)
+    log = SqlTransactionLog(made, fail)
+    log.create_table()
+
+    with pytest.raises(ConfigurationError, match=level):
+        log.outcome("id")
+
+    assert rows(log, made) == 0
+    made.dispose()
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     made = create_engine(f"sqlite:///{tmp_path / 'outbox.db'}")

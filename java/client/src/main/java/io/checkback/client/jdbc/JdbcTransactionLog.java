@@ -173,6 +173,7 @@ public final class JdbcTransactionLog {
      * @param transactionId UNIQ_KEY of the half
      * @return COMMIT_MESSAGE or ROLLBACK_MESSAGE; UNKNOW where the row vanished while it was looked up
      * @throws SQLException the database can't say now; the pipeline asks again
+     * @throws IllegalStateException the data source's connections read uncommitted rows
      */
     public LocalTransactionState outcome(String transactionId) throws SQLException {
         int state = lookUp(transactionId);
@@ -209,6 +210,10 @@ public final class JdbcTransactionLog {
         String select = "SELECT state FROM " + table + " WHERE transaction_id = ?";
         try (Connection connection = open();
                 PreparedStatement statement = connection.prepareStatement(select)) {
+            if (connection.getTransactionIsolation() == Connection.TRANSACTION_READ_UNCOMMITTED) {
+                throw new IllegalStateException("The data source's connections read uncommitted rows. A check would"
+                        + " answer commit for a transaction that rolls back: set another isolation level.");
+            }
             statement.setString(1, transactionId);
             try (ResultSet found = statement.executeQuery()) {
                 int state = found.next() ? found.getInt(1) : 0;

@@ -20,6 +20,7 @@ import java.time.ZoneOffset;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -46,10 +47,14 @@ class JdbcTransactionLogTest {
     }
 
     private static DataSource dataSource(String url) {
+        return dataSource(() -> DriverManager.getConnection(url));
+    }
+
+    private static DataSource dataSource(Callable<Connection> open) {
         // The one method that the log calls; the interface has eight.
         return (DataSource) Proxy.newProxyInstance(
                 JdbcTransactionLogTest.class.getClassLoader(), new Class<?>[] {DataSource.class},
-                (proxy, method, arguments) -> DriverManager.getConnection(url));
+                (proxy, method, arguments) -> open.call());
     }
 
     private JdbcTransactionLog log(String url) throws SQLException {
@@ -149,6 +154,20 @@ class JdbcTransactionLogTest {
         assertThrows(
                 IllegalArgumentException.class,
                 () -> new JdbcTransactionLog(dataSource(url), "a; DROP TABLE b", Clock.systemUTC()));
+    }
+
+    @ParameterizedTest
+    @MethodSource("databases")
+    void checkThatCouldSeeRowsThatRollBackIsRefused(String url) throws Exception {
+        log(url);
+        DataSource uncommitted = dataSource(() -> {
+            Connection connection = DriverManager.getConnection(url);
+            connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
+            return connection;
+        });
+        JdbcTransactionLog log = new JdbcTransactionLog(uncommitted, "log_" + suffix, Clock.systemUTC());
+
+        assertThrows(IllegalStateException.class, () -> log.outcome("id"));
     }
 
     @ParameterizedTest
