@@ -93,10 +93,11 @@ def test_relays_take_the_ops_and_give_them_back(
     refused_while_alive(story, relay)
     relay.leave()
     # The relay stands at op 3, which is d's. The last batch may have been planned before d's op.
-    closed = Closed(max(3, story.planned_ops()))
+    closed = max(3, story.planned_ops())
     with story.job(story.own):
         story.wait_for("abcd")
-        assert [one for one in relay.notes(0) if isinstance(one, Closed)] == [closed]
+        found = [note.ops_from for note in relay.notes(0) if isinstance(note, Closed)]
+        assert found == [closed]
         story.commit(b"e")
         story.wait_for("abcde")
     assert topics.reasons() == []
