@@ -233,10 +233,10 @@ class _FakeCore:
             local_transaction_state=result.state,
         )
 
-    def answer(self, request: Request) -> None:
+    def perform(self, request: Request) -> None:
         """Never called: a half is stored at once."""
 
-    async def answer_in_loop(self, request: Request) -> None:
+    async def perform_in_loop(self, request: Request) -> None:
         """Never called: a half is stored at once."""
 
 

@@ -81,7 +81,7 @@ class SessionCore(TransactionMQProducer):
         steps = self._transaction(message, None, SharedReport, transaction_id)
         return SentMessage(message.topic, transaction_id, steps, self._running)
 
-    def answer(self, request: Request) -> None:
+    def perform(self, request: Request) -> None:
         """Do in this thread what a step asks for."""
         if isinstance(request, LearnTopic):
             self._facts.prepare(request.topic)
@@ -89,7 +89,7 @@ class SessionCore(TransactionMQProducer):
             report, timeout_s = waited
             report.wait(timeout_s)
 
-    async def answer_in_loop(self, request: Request) -> None:
+    async def perform_in_loop(self, request: Request) -> None:
         """Do what a step asks for, without holding up the event loop."""
         if isinstance(request, LearnTopic):
             await asyncio.to_thread(self._facts.prepare, request.topic)

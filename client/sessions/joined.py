@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from checkback.client.listener import LocalTransactionState
 from checkback.client.sending.steps import Request
 from checkback.client.sessions.log_table import LATE, Execute, TransactionLog
-from checkback.client.sessions.sent import Answer, SentMessage
+from checkback.client.sessions.sent import Perform, SentMessage
 from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import LifeCycleError
 
@@ -32,10 +32,10 @@ class Owner(Protocol):
         """Where the rows of its transactions go; None where a function answers checks."""
         ...
 
-    def answer(self, request: Request) -> None:
+    def perform(self, request: Request) -> None:
         """Do in this thread what a step asks for."""
 
-    async def answer_in_loop(self, request: Request) -> None:
+    async def perform_in_loop(self, request: Request) -> None:
         """Do what a step asks for, without holding up the event loop."""
 
 
@@ -122,7 +122,7 @@ class Joined:
             )
         ids: dict[TransactionLog, list[str]] = {}
         for owner, sent in self._live():
-            sent.store(_answers(owner, await_))
+            sent.store(_performing(owner, await_))
             if owner.log is not None:
                 ids.setdefault(owner.log, []).append(sent.transaction_id)
         self._is_sealed = True
@@ -152,7 +152,7 @@ class Joined:
         return (entry for scope in self._scopes for entry in scope)
 
 
-def _answers(owner: Owner, await_: Await | None) -> Answer:
+def _performing(owner: Owner, await_: Await | None) -> Perform:
     if await_ is None:
-        return owner.answer
-    return lambda request: await_(owner.answer_in_loop(request))
+        return owner.perform
+    return lambda request: await_(owner.perform_in_loop(request))

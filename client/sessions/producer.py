@@ -13,7 +13,7 @@ from checkback.client.listener import one_line
 from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState, require_no_parents
-from checkback.client.sessions.answers import Check, CheckListener, LogListener
+from checkback.client.sessions.check_listeners import Check, CheckListener, LogListener
 from checkback.client.sessions.core import Core, SessionCore
 from checkback.client.sessions.databases import SessionDatabase, database_of
 from checkback.client.sessions.dbapi import DbApiDatabase, committing
@@ -244,9 +244,9 @@ class Producer:
         joined = self._join(session)
         sent = core.begin(message)
         if joined.stores_at_once:
-            sent.store(core.answer)
+            sent.store(core.perform)
         elif not _in_event_loop():
-            sent.send_half(core.answer)
+            sent.send_half(core.perform)
         joined.add(core, sent)
         return sent
 

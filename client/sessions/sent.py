@@ -19,8 +19,8 @@ from checkback.client.results import TransactionSendResult
 from checkback.client.sending.steps import LearnTopic, Request, RunListener, Steps
 from checkback.protocol.errors import SendError
 
-Answer = Callable[[Request], object]
-"""Does what a step asks for, and returns its answer."""
+Perform = Callable[[Request], object]
+"""Does what a step asks for, and returns what the step waits for."""
 
 
 class SharedReport(ThreadReport):
@@ -108,7 +108,7 @@ class SentMessage:
     def __repr__(self) -> str:
         return f"SentMessage(topic={self.topic!r}, transaction_id={self.transaction_id!r})"
 
-    def send_half(self, answer: Answer) -> None:
+    def send_half(self, perform: Perform) -> None:
         """Send the half; ask the brokers about its topic first if that is unknown.
 
         Raises:
@@ -118,16 +118,16 @@ class SentMessage:
             SendError: librdkafka does not take the half.
         """
         while isinstance(self._request, LearnTopic):
-            self._answer(answer)
+            self._perform_next(perform)
 
-    def store(self, answer: Answer) -> None:
+    def store(self, perform: Perform) -> None:
         """Wait until the half is stored by all replicas.
 
         Raises:
             SendError: it was not, or that is not known: the transaction must not commit.
         """
         while self._request is not None and not isinstance(self._request, RunListener):
-            self._answer(answer)
+            self._perform_next(perform)
         if self._error is not None:
             raise self._error
         if self._request is None:
@@ -151,7 +151,7 @@ class SentMessage:
     def _end_late(self, state: LocalTransactionState, remark: str) -> None:
         """End the transaction in the polling thread, now that the half's report is there."""
         try:
-            self._answer(lambda _: None)
+            self._perform_next(lambda _: None)
         except SendError:
             return
         if isinstance(self._request, RunListener):
@@ -159,17 +159,17 @@ class SentMessage:
         elif self._request is not None:  # the half would be tried elsewhere
             self._close()
 
-    def _answer(self, answer: Answer) -> None:
+    def _perform_next(self, perform: Perform) -> None:
         request = self._request
         if request is None:
             return
         try:
-            answered = answer(request)
+            found = perform(request)
         except BaseException as error:
             raised = error
             self._go_on(lambda: self._steps.throw(raised))
         else:
-            self._go_on(lambda: self._steps.send(answered))
+            self._go_on(lambda: self._steps.send(found))
 
     def _go_on(self, step: Callable[[], Request]) -> None:
         """Take the next step, and note what it asks for."""

@@ -45,7 +45,7 @@ def test_a_block_encloses_the_transaction_of_a_plain_connection(
     with suppress(*errors), plain.transaction(connection) as transaction:
         connection.execute("INSERT INTO orders VALUES (1)")
         sent.append(plain.send("t", b"x", session=transaction))
-        sent[0].store(plain._core.answer)
+        sent[0].store(plain._core.perform)
         kafka[-1].halves[0].is_silent = end == "half lost"
         sent.append(plain.send("t", b"x", session=transaction))
         if end == "raise":

@@ -24,7 +24,7 @@ from tests.unit.client.producer_playing import Clients, kafka
 
 from checkback.client import LocalTransactionState, MessageExt, Producer
 from checkback.client.sessions import sqlalchemy as sessions
-from checkback.client.sessions.answers import CheckListener
+from checkback.client.sessions.check_listeners import CheckListener
 from checkback.client.sessions.core import SessionCore
 from checkback.client.sessions.databases import database_of
 from checkback.client.sessions.joined import Joined
@@ -294,7 +294,7 @@ def test_a_half_that_can_not_be_stored_keeps_the_transaction_from_its_commit(
     producer.create_table()
     order(target, 1)
     stored = producer.send("t", b"x", session=target)
-    stored.store(producer._core.answer)
+    stored.store(producer._core.perform)
     kafka[0].halves[0].is_silent = True
     doubtful = producer.send("t", b"x", session=target)
     with pytest.raises(SendError):
@@ -521,7 +521,7 @@ def test_what_has_ended_takes_no_message(kafka: list[Clients], producer: Produce
     core = producer._core
     assert isinstance(core, SessionCore)
     sent = core.begin(message_of("t", b"x", None, None, None))
-    sent.store(core.answer)
+    sent.store(core.perform)
     with pytest.raises(LifeCycleError, match="before the commit"):
         joined.add(core, sent)
     wait_until(lambda: ops(kafka) == {sent.transaction_id: "rollback"})
