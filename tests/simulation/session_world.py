@@ -169,7 +169,7 @@ class SimulatedCore(SessionCore):
         self._status, self._state, self._process = None, ServiceState.RUNNING, process
         return in_doubt
 
-    def answer(self, request: Request) -> None:
+    def perform(self, request: Request) -> None:
         if (waited := awaited(request)) is not None:
             report, timeout_s = waited
             until_s = self._process.world.now_s + timeout_s
