@@ -96,12 +96,11 @@ class KillRun:
             stage.started(self._group, stage.companion),
         ):
             wait_for(lambda: not self._unsettled(), "a verdict on every half", SETTLED_S)
-            decided = dict(stage.book.decided)
-            committed = {
-                transaction_id
-                for transaction_id in self._halves()
-                if decided.get(transaction_id) == COMMIT
-            }
+            decided, halves = dict(stage.book.decided), self._halves()
+            ran = [id_ for id_, one in stage.book.executed.items() if one["topic"] == self._topic]
+            lost = [id_ for id_ in ran if decided.get(id_) == COMMIT and id_ not in halves]
+            require(not lost, f"local transactions that committed without a half: {lost}")
+            committed = {id_ for id_ in halves if decided.get(id_) == COMMIT}
             wait_for(lambda: committed <= stage.finals(self._topic).keys(), "all finals", SETTLED_S)
         finals = stage.finals(self._topic)
         require(committed == finals.keys(), f"finals of no commit: {finals.keys() - committed}")

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.config.ConfigException;
@@ -139,7 +140,7 @@ public final class CheckbackProducer<K, V> implements AutoCloseable {
      * frameworks that commit by themselves; other callers use {@link #send}.
      *
      * @param records as in {@link #send}
-     * @return the halves; the caller must end each of them
+     * @return the halves; the caller must end each of them, or leave it to a check
      * @throws CheckbackException as in {@link #send}; then the local transaction must not commit
      */
     public List<OpenTransaction> begin(List<ProducerRecord<K, V>> records) {
@@ -153,6 +154,7 @@ public final class CheckbackProducer<K, V> implements AutoCloseable {
     /** A half message that is stored, and not ended yet. */
     public final class OpenTransaction {
         private final Half half;
+        private final AtomicBoolean isEnded = new AtomicBoolean();
 
         private OpenTransaction(Half half) {
             this.half = half;
@@ -165,7 +167,22 @@ public final class CheckbackProducer<K, V> implements AutoCloseable {
 
         /** Says how the local transaction ended; the op is sent without waiting. */
         public SendOutcome end(LocalTransactionState state) {
-            return engine.end(half, LocalOutcome.of(state));
+            try {
+                return engine.end(half, LocalOutcome.of(state));
+            } finally {
+                close();
+            }
+        }
+
+        /** Sends no op: a check asks how the local transaction ended. */
+        public void leaveToCheck() {
+            close();
+        }
+
+        private void close() {
+            if (isEnded.compareAndSet(false, true)) {
+                engine.ended();
+            }
         }
     }
 

@@ -21,11 +21,16 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import javax.management.ObjectName;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.ProducerInterceptor;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.clients.producer.RoundRobinPartitioner;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -80,6 +85,52 @@ class CheckbackProducerTest {
                 Records.header(PropertyNames.HALF_OFFSET, Long.toString(half.offset())),
                 Records.header(PropertyNames.HALF_PARTITION, Integer.toString(half.partition())));
         broker.write(topics.check("orders"), null, "body", headers);
+    }
+
+    /** An interceptor of Kafka's producers, as tracing agents add one; a consumer can't have it. */
+    public static final class Interceptor implements ProducerInterceptor<byte[], byte[]> {
+        @Override
+        public ProducerRecord<byte[], byte[]> onSend(ProducerRecord<byte[], byte[]> record) {
+            return record;
+        }
+
+        @Override
+        public void onAcknowledgement(RecordMetadata metadata, Exception exception) {}
+
+        @Override
+        public void close() {}
+
+        @Override
+        public void configure(Map<String, ?> configs) {}
+    }
+
+    @Test
+    void settingsOfKafkasClientsMoveNoHalfAndReachTheRightClients() {
+        producer.close();
+        Map<String, Object> settings = broker.settings(prefix, "orders");
+        settings.put("partitioner.class", RoundRobinPartitioner.class.getName());
+        settings.put("partitioner.ignore.keys", true);
+        settings.put("interceptor.classes", Interceptor.class.getName());
+        producer = started(settings);
+
+        List<Integer> places = IntStream.range(0, 6)
+                .mapToObj(number -> producer.send(order("of one key"), Transaction::commit).partition())
+                .distinct()
+                .toList();
+        assertEquals(1, places.size());
+    }
+
+    @Test
+    void shutdownWaitsForOpenedTransactions() throws Exception {
+        var opened = producer.begin(List.of(order("1"), order("2")));
+        Future<Integer> left = Executors.newSingleThreadExecutor().submit(() -> producer.shutdown());
+        assertThrows(TimeoutException.class, () -> left.get(300, TimeUnit.MILLISECONDS));
+        opened.get(0).leaveToCheck();
+        opened.get(1).end(COMMIT_MESSAGE);
+        opened.get(1).leaveToCheck(); // counts once
+
+        assertEquals(0, left.get());
+        assertEquals(List.of("8"), texts(ops(1), PropertyNames.COMMIT_OR_ROLLBACK));
     }
 
     @Test

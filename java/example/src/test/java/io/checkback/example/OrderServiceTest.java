@@ -6,13 +6,19 @@ import static io.checkback.client.TestBroker.texts;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.checkback.client.CheckbackProducer;
 import io.checkback.client.TestBroker;
 import io.checkback.client.TopicNotFoundException;
+import io.checkback.client.jdbc.JdbcTransactionLog;
 import io.checkback.example.OrderService.Orders;
 import io.checkback.spring.CheckbackTemplate;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
+import javax.sql.DataSource;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -20,8 +26,12 @@ import org.springframework.boot.SpringApplication;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.dao.DuplicateKeyException;
 import org.springframework.jdbc.core.JdbcTemplate;
+import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.TransactionDefinition;
+import org.springframework.transaction.support.DefaultTransactionStatus;
+import org.springframework.transaction.support.TransactionSynchronization;
+import org.springframework.transaction.support.TransactionSynchronizationManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
 class OrderServiceTest {
@@ -116,6 +126,91 @@ class OrderServiceTest {
         assertEquals(List.of("8", "8", "8"), verdicts(3));
         assertEquals(List.of("1", "2", "own"), halves());
         assertEquals(List.of("1", "1", "1"), log());
+    }
+
+    @Test
+    void synchronizationsMaySendUntilTheCommit() throws Exception {
+        var late = new ArrayList<Exception>();
+        transactions.executeWithoutResult(status -> during(phase -> {
+            switch (phase) {
+                case "before commit", "before completion" -> messages.send(paid(phase));
+                default -> late.add(assertThrows(IllegalStateException.class, () -> messages.send(paid(phase))));
+            }
+        }));
+
+        assertEquals(List.of("8", "8"), verdicts(2));
+        assertEquals(List.of("before commit", "before completion"), halves());
+        assertEquals(2, late.size());
+    }
+
+    private static void during(Consumer<String> work) {
+        TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronization() {
+            @Override
+            public void beforeCommit(boolean isReadOnly) {
+                work.accept("before commit");
+            }
+
+            @Override
+            public void beforeCompletion() {
+                work.accept("before completion");
+            }
+
+            @Override
+            public void afterCommit() {
+                work.accept("after commit");
+            }
+
+            @Override
+            public void afterCompletion(int status) {
+                work.accept("after completion");
+            }
+        });
+    }
+
+    @Test
+    void transactionThatBeginsAfterARollbackHasItsOwnRecords() throws Exception {
+        TransactionTemplate own = nested(TransactionDefinition.PROPAGATION_REQUIRES_NEW);
+        transactions.executeWithoutResult(status -> {
+            during(phase -> {
+                if (phase.equals("after completion")) {
+                    own.executeWithoutResult(other -> messages.send(paid("failed")));
+                }
+            });
+            messages.send(paid("rolled back"));
+            status.setRollbackOnly();
+        });
+
+        assertEquals(List.of("8"), verdicts(1));
+        assertEquals(List.of("failed"), halves());
+    }
+
+    @Test
+    void transactionOfAnotherManagerIsRefused() {
+        DataSource database = service.getBean(DataSource.class);
+        var other = new TransactionTemplate(new DataSourceTransactionManager(database));
+        assertThrows(
+                IllegalStateException.class, () -> other.executeWithoutResult(status -> messages.send(paid("1"))));
+    }
+
+    @Test
+    void commitThatFailsIsLeftToAcheck() throws Exception {
+        DataSource database = service.getBean(DataSource.class);
+        Map<String, Object> settings = broker.settings(prefix, "of-a-lost-commit");
+        var producer = new CheckbackProducer<>(settings, new StringSerializer(), new StringSerializer());
+        var manager = new DataSourceTransactionManager(database) {
+            @Override
+            protected void doCommit(DefaultTransactionStatus status) {
+                super.doCommit(status);
+                throw new IllegalStateException("The answer to the commit was lost.");
+            }
+        };
+        var template = new CheckbackTemplate<>(producer, new JdbcTransactionLog(database), database, manager);
+        producer.start();
+        assertThrows(IllegalStateException.class, () -> template.send(paid("1"), () -> 1));
+
+        assertEquals(0, producer.shutdown());
+        assertEquals(List.of("1"), log());
+        assertEquals(List.of(), broker.read(prefix + "RMQ_SYS_TRANS_OP_HALF_TOPIC"));
     }
 
     private TransactionTemplate nested(int propagation) {

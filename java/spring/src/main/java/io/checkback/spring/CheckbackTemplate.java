@@ -10,11 +10,15 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Supplier;
 import javax.sql.DataSource;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.springframework.jdbc.datasource.DataSourceUtils;
+import org.springframework.transaction.ConfigurableTransactionManager;
 import org.springframework.transaction.PlatformTransactionManager;
+import org.springframework.transaction.TransactionExecution;
+import org.springframework.transaction.TransactionExecutionListener;
 import org.springframework.transaction.support.TransactionSynchronization;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
 import org.springframework.transaction.support.TransactionTemplate;
@@ -41,6 +45,7 @@ public final class CheckbackTemplate<K, V> {
      * @param log its table is in the database of the business rows
      * @param dataSource that database, as the transaction manager has it
      * @param manager the transactions of the business rows: JDBC's, or JPA's over the same data source
+     * @throws IllegalArgumentException the manager does not say when transactions begin and commit
      */
     public CheckbackTemplate(
             CheckbackProducer<K, V> producer,
@@ -51,6 +56,10 @@ public final class CheckbackTemplate<K, V> {
         this.log = log;
         this.dataSource = dataSource;
         this.transactions = new TransactionTemplate(manager);
+        if (!(manager instanceof ConfigurableTransactionManager configurable)) {
+            throw new IllegalArgumentException("The transaction manager takes no listeners: give one of Spring's own.");
+        }
+        configurable.addListener(new Listener());
         producer.onCheck(check -> log.outcome(check.id()));
     }
 
@@ -70,18 +79,20 @@ public final class CheckbackTemplate<K, V> {
         if (TransactionSynchronizationManager.isCurrentTransactionReadOnly()) {
             throw new IllegalStateException("The transaction only reads. Take readOnly off, or send elsewhere.");
         }
-        joined().add(record);
+        joined().orElseThrow(() -> new IllegalStateException("The active transaction is not one of the template's"
+                        + " manager."))
+                .add(record);
     }
 
-    @SuppressWarnings("unchecked") // bound under this template, so it is of its types
-    private Joined joined() {
-        Joined joined = (Joined) TransactionSynchronizationManager.getResource(this);
-        if (joined == null) {
-            joined = new Joined();
-            TransactionSynchronizationManager.bindResource(this, joined);
-            TransactionSynchronizationManager.registerSynchronization(joined);
+    /** Finds the records of the transaction whose synchronizations are active; none in another manager's. */
+    @SuppressWarnings("unchecked") // it is of this template, so of its types
+    private Optional<Joined> joined() {
+        for (TransactionSynchronization one : TransactionSynchronizationManager.getSynchronizations()) {
+            if (one instanceof CheckbackTemplate<?, ?>.Joined joined && joined.template() == this) {
+                return Optional.of((Joined) joined);
+            }
         }
-        return joined;
+        return Optional.empty();
     }
 
     /**
@@ -99,12 +110,34 @@ public final class CheckbackTemplate<K, V> {
         });
     }
 
+    /**
+     * Gives each transaction of the manager its records, and stores them last of all before its commit: other
+     * synchronizations may send in their beforeCommit and beforeCompletion.
+     */
+    private final class Listener implements TransactionExecutionListener {
+        @Override
+        public void afterBegin(TransactionExecution transaction, Throwable failure) {
+            if (failure == null && TransactionSynchronizationManager.isSynchronizationActive()) {
+                TransactionSynchronizationManager.registerSynchronization(new Joined());
+            }
+        }
+
+        @Override
+        public void beforeCommit(TransactionExecution transaction) {
+            // Not at the end of a savepoint.
+            if (transaction.isNewTransaction() && TransactionSynchronizationManager.isSynchronizationActive()) {
+                joined().ifPresent(Joined::store);
+            }
+        }
+    }
+
     /** The records of one Spring transaction. */
     private final class Joined implements TransactionSynchronization {
         private final List<ProducerRecord<K, V>> records = new ArrayList<>();
         private final Deque<Savepoint> savepoints = new ArrayDeque<>();
         private List<CheckbackProducer<K, V>.OpenTransaction> opened = List.of();
         private boolean isCommitting;
+        private boolean isWritten;
 
         private record Savepoint(Object key, int records) {}
 
@@ -115,13 +148,20 @@ public final class CheckbackTemplate<K, V> {
             records.add(record);
         }
 
-        @Override
-        public void beforeCommit(boolean isReadOnly) {
+        private CheckbackTemplate<K, V> template() {
+            return CheckbackTemplate.this;
+        }
+
+        private void store() {
             isCommitting = true;
+            if (records.isEmpty()) {
+                return;
+            }
             opened = producer.begin(records);
             Connection connection = DataSourceUtils.getConnection(dataSource);
             try {
                 log.write(connection, opened.stream().map(half -> half.id()).toList());
+                isWritten = true;
             } catch (SQLException error) {
                 throw new RolledBackException(error); // an exception makes Spring roll back
             } finally {
@@ -131,24 +171,15 @@ public final class CheckbackTemplate<K, V> {
 
         @Override
         public void afterCompletion(int status) {
-            TransactionSynchronizationManager.unbindResourceIfPossible(CheckbackTemplate.this);
-            if (status == STATUS_UNKNOWN) {
-                return; // no op: a check finds in the log how it ended
+            if (status == STATUS_COMMITTED) {
+                opened.forEach(half -> half.end(LocalTransactionState.COMMIT_MESSAGE));
+            } else if (isWritten) {
+                // The commit itself failed. Spring calls some of that rolled back, and the database may have
+                // committed: a check finds in the log how it ended.
+                opened.forEach(half -> half.leaveToCheck());
+            } else {
+                opened.forEach(half -> half.end(LocalTransactionState.ROLLBACK_MESSAGE));
             }
-            LocalTransactionState state = status == STATUS_COMMITTED
-                    ? LocalTransactionState.COMMIT_MESSAGE
-                    : LocalTransactionState.ROLLBACK_MESSAGE;
-            opened.forEach(half -> half.end(state));
-        }
-
-        @Override
-        public void suspend() {
-            TransactionSynchronizationManager.unbindResourceIfPossible(CheckbackTemplate.this);
-        }
-
-        @Override
-        public void resume() {
-            TransactionSynchronizationManager.bindResource(CheckbackTemplate.this, this);
         }
 
         @Override
@@ -165,11 +196,6 @@ public final class CheckbackTemplate<K, V> {
                     .findFirst()
                     .orElse(0);
             records.subList(kept, records.size()).clear();
-        }
-
-        @Override
-        public int getOrder() {
-            return Integer.MAX_VALUE; // other synchronizations may still send in their beforeCommit
         }
     }
 }

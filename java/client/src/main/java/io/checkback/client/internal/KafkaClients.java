@@ -60,6 +60,9 @@ public final class KafkaClients {
     private Producer<byte[], byte[]> producer(Map<String, Object> special) {
         Map<String, Object> settings = own(config, ProducerConfig.configNames());
         settings.putAll(common());
+        // The wire format says which half partition a key has.
+        settings.remove(ProducerConfig.PARTITIONER_CLASS_CONFIG);
+        settings.put(ProducerConfig.PARTITIONER_IGNORE_KEYS_CONFIG, false);
         settings.put(ProducerConfig.ACKS_CONFIG, "all");
         // Kafka's own tries end before the caller's budget: its error says more than the end of time.
         settings.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, (int) (budgetMs * SHARE_OF_KAFKA));
@@ -120,6 +123,7 @@ public final class KafkaClients {
         Map<String, Object> settings = own(config, ConsumerConfig.configNames());
         settings.putAll(common());
         settings.remove(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG);
+        settings.remove(ConsumerConfig.INTERCEPTOR_CLASSES_CONFIG); // the same name as the producers'
         settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         settings.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation);

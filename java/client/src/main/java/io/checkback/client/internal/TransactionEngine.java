@@ -2,6 +2,7 @@ package io.checkback.client.internal;
 
 import io.checkback.client.CheckbackConfig;
 import io.checkback.client.LocalTransactionState;
+import io.checkback.client.SendException;
 import io.checkback.client.SendOutcome;
 import io.checkback.client.internal.ClientMetrics.Event;
 import io.checkback.client.internal.checks.CheckAnswers;
@@ -24,6 +25,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.SplittableRandom;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -209,22 +211,43 @@ public final class TransactionEngine {
     }
 
     /**
-     * Stores half messages together; the caller runs one local transaction for all, then ends each.
+     * Stores half messages together; the caller runs one local transaction for all, then ends each, and calls
+     * {@link #ended} for each.
      *
      * @throws RuntimeException as {@link #send}; then none of them may be committed
      */
     public List<Half> storeAll(List<OutgoingMessage> messages) {
-        running.incrementAndGet();
+        running.addAndGet(messages.size());
+        boolean isStored = false;
         try {
             List<Half> prepared = new ArrayList<>(messages.size());
             for (OutgoingMessage message : messages) {
                 prepared.add(prepare(message));
             }
             halves.storeAll(prepared);
+            requireSafe(prepared);
+            isStored = true;
             return prepared;
         } finally {
-            running.decrementAndGet();
+            if (!isStored) {
+                running.addAndGet(-messages.size());
+            }
         }
+    }
+
+    private void requireSafe(List<Half> stored) {
+        Optional<Half> unsafe = stored.stream().filter(half -> !half.isSafe()).findFirst();
+        if (unsafe.isPresent()) {
+            stored.stream().filter(Half::isSafe).forEach(halves::doubt);
+            throw new SendException(
+                    SendException.Kind.IN_DOUBT, unsafe.get().transactionId(),
+                    "Too few replicas have the half message. The local transaction must not commit.", null);
+        }
+    }
+
+    /** Notes that a half of {@link #storeAll} is ended, or left to a check: a shutdown waits for it no more. */
+    public void ended() {
+        running.decrementAndGet();
     }
 
     /** Sends the op of a half that is stored. */

@@ -99,10 +99,13 @@ public final class JdbcTransactionLog {
         }
     }
 
-    private boolean exists(Statement statement) {
+    private boolean exists(Statement statement) throws SQLException {
         try (ResultSet found = statement.executeQuery("SELECT state FROM " + table + " WHERE 1 = 0")) {
             return !found.next();
         } catch (SQLException error) {
+            if (!statement.getConnection().getAutoCommit()) {
+                statement.getConnection().rollback(); // else PostgreSQL refuses the next statement
+            }
             return false;
         }
     }

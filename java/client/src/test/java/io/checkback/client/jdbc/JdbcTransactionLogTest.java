@@ -158,6 +158,19 @@ class JdbcTransactionLogTest {
 
     @ParameterizedTest
     @MethodSource("databases")
+    void tableIsMadeByConnectionsThatDoNotCommitByThemselves(String url) throws Exception {
+        DataSource pool = dataSource(() -> {
+            Connection connection = DriverManager.getConnection(url);
+            connection.setAutoCommit(false);
+            return connection;
+        });
+        new JdbcTransactionLog(pool, "log_" + suffix, Clock.systemUTC()).createTable();
+
+        assertEquals(List.of(), rows(url, "SELECT transaction_id, state FROM log_" + suffix));
+    }
+
+    @ParameterizedTest
+    @MethodSource("databases")
     void checkThatCouldSeeRowsThatRollBackIsRefused(String url) throws Exception {
         log(url);
         DataSource uncommitted = dataSource(() -> {

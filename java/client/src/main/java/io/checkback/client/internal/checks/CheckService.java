@@ -161,10 +161,19 @@ public final class CheckService {
         } catch (InterruptedException | InterruptException error) {
             LOG.debug("Interrupted while reading checks", error);
         } finally {
-            own.close(CloseOptions.timeout(Duration.ofMillis(CLOSE_MS)));
+            close(own);
             synchronized (offsets) {
                 offsets.clear();
             }
+        }
+    }
+
+    /** Closes a consumer; what led here, such as a fenced name, says more than an error of its last commit. */
+    private static void close(Consumer<byte[], byte[]> own) {
+        try {
+            own.close(CloseOptions.timeout(Duration.ofMillis(CLOSE_MS)));
+        } catch (KafkaException error) {
+            LOG.debug("A consumer of check requests was closed with an error", error);
         }
     }
 

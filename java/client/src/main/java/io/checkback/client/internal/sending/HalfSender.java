@@ -316,7 +316,12 @@ public final class HalfSender {
 
     /** Tells whether an untried partition has a leader, other than the leader of the given partition. */
     private boolean hasAnotherLeader(Set<Integer> tried, Integer partition) {
-        List<PartitionInfo> partitions = producer.partitionsFor(topic);
+        List<PartitionInfo> partitions;
+        try {
+            partitions = producer.partitionsFor(topic);
+        } catch (KafkaException error) {
+            return false; // the topic vanished from the metadata: the half stays in doubt
+        }
         Integer own = partitions.stream()
                 .filter(info -> partition != null && info.partition() == partition && info.leader() != null)
                 .map(info -> info.leader().id())
