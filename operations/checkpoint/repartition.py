@@ -11,6 +11,7 @@ start refuses that, and running the command again completes it.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,7 +39,7 @@ from checkback.operations.checkpoint.verify import (
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.sinks.kafka.cluster.transient_errors import broker_errors, retry_transient
-from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.epoch import EpochWatch, begin_epoch
 from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_S: Final = 30.0
@@ -94,16 +95,22 @@ def repartition(
     require_stopped(store, settings)
     sink = marker_settings(settings, found.query_id or "", found.identity)
     found = replace(found, ledger_batch=ledger_batch(settings, sink.query_id))
-    _fence_older(sink, found, plan)
+    fenced = _fence_older(sink, found, plan)
+    # Verifying took a while, and the job's last batches may write nothing.
+    if _last_batches(store) != (found.planned_batch, found.committed_batch):
+        raise still_running(f"it has just made a batch in {settings.checkpoint}")
     added = _grow_settled(settings, partitions)
     if plan.after > plan.before:
         # New partitions begin where the old ones are: every committed batch is written.
-        begin_epoch(sink, plan.after, range(plan.before), _next_batch(found))
-    if plan.dropped is not None:
-        # None of its output was written, so Spark plans it again.
-        store.delete(f"offsets/{plan.dropped}")
-    if not plan.is_rewritten:
-        rewrite_state(spark, store, partitions)
+        fenced = begin_epoch(sink, plan.after, range(plan.before), _next_batch(found))
+    with closing(EpochWatch(fenced)) as watch:  # a job that starts beside it has a later epoch
+        watch.require_own()
+        if plan.dropped is not None:
+            # None of its output was written, so Spark plans it again.
+            store.delete(f"offsets/{plan.dropped}")
+        if not plan.is_rewritten:
+            rewrite_state(spark, store, partitions)
+        watch.require_own()
     if found.identity is not None:
         bound = replace(found.identity, state_partitions=partitions)
         store.replace_own(IDENTITY, bound.to_json())
@@ -200,13 +207,17 @@ def _plan_of(store: CheckpointStore, partitions: int) -> tuple[Verification, Rep
     return found, plan_repartition(found, newest, partitions)
 
 
-def _fence_older(sink: SinkSettings, found: Verification, plan: RepartitionPlan) -> None:
-    """Fence every older writer, then compare what was written with what was planned."""
+def _fence_older(sink: SinkSettings, found: Verification, plan: RepartitionPlan) -> SinkSettings:
+    """Fence every older writer; compare what was written with what was planned.
+
+    Returns:
+        The sink's settings, with the epoch that this repartition took.
+    """
     compared = compare_markers(found, read_markers(sink, plan.before), sink.marker_group)
     contradictions = [one for one in compared.problems if one.code.startswith("marker")]
     if contradictions:
         raise CheckpointError(contradictions[0].says, remedy=contradictions[0].remedy)
-    begin_epoch(sink, plan.before, range(plan.before), _next_batch(found))
+    fenced = begin_epoch(sink, plan.before, range(plan.before), _next_batch(found))
     written = replace(found, markers=read_markers(sink, plan.before)).written_batch
     if plan.dropped is not None and written is not None and written >= plan.dropped:
         raise CheckpointError(
@@ -214,6 +225,7 @@ def _fence_older(sink: SinkSettings, found: Verification, plan: RepartitionPlan)
             remedy="Start the pipeline: it completes that batch. Stop it with SIGTERM, try again.",
             batch_id=plan.dropped,
         )
+    return fenced
 
 
 def _next_batch(found: Verification) -> int:

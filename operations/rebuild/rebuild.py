@@ -75,6 +75,7 @@ from checkback.streaming.start.preflight import (
     identity_of,
     look_at_cluster,
     require_settings,
+    require_settled_fit,
 )
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
@@ -173,6 +174,11 @@ class Rebuild:
             found = self._over_present_op_topic(found)
             if found.is_whole and not self.from_topics:
                 return RebuildReport("nothing", not self.is_certain, store.path)
+        bound = found.identity
+        if self.settings.state_partitions is None and bound is not None:
+            # Not this machine's number of cores: the settled topic has room for that many.
+            self.settings = replace(self.settings, state_partitions=bound.state_partitions)
+        require_settled_fit(self.settings, self.facts.topics)
         return self._rebuilt(found, is_there=is_there)
 
     def _rebuilt(self, found: Verification, *, is_there: bool) -> RebuildReport:
@@ -298,7 +304,7 @@ class Rebuild:
         partitions = {topic: self._partitions(topic) for topic in topics}
         if decided is not None:
             partitions[names.decided] = decided.partitions
-        return find_spans(self.connection, names, partitions)
+        return find_spans(self.connection, names, partitions, self.facts.marks_kept_ms)
 
     def _require_ours(self, found: Verification) -> None:
         if found.identity is not None:

@@ -43,6 +43,7 @@ LOST_TRIES: Final = 3
 SLOWER: Final = 10
 """After a transaction that outlived its timeout, the next ones have a tenth of its rows. How large
 bodies are shows only when they are read."""
+SLOWEST: Final = 100
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class BatchWriter:
                 if self._lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, open_ms) from error
                 if open_ms >= self.settings.transaction_timeout_ms:
-                    self._slowness *= SLOWER
+                    self._slowness = min(self._slowness * SLOWER, SLOWEST)
             else:
                 # The next batch is likely to, as well.
                 self._has_stumbled = self._tries > 1 or _is_refusing(self._known, written)

@@ -87,12 +87,14 @@ def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
 
 def _wait_for_end(pid: int) -> None:
     with suppress(ProcessLookupError):
-        if hasattr(os, "pidfd_open"):
+        try:
             select.select([os.pidfd_open(pid)], [], [])
+        except ProcessLookupError:
             return
-        while True:
-            os.kill(pid, 0)
-            time.sleep(LOOK_S)
+        except (AttributeError, OSError):  # an older kernel or a sandbox has no such call
+            while True:
+                os.kill(pid, 0)
+                time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ from checkback.streaming.spark.driver_jvm import log_path
 from checkback.streaming.spark.session import start_session, use_hadoop_file_system
 from checkback.streaming.start import preflight
 from checkback.streaming.start.announce import publish_status, write_tick
-from checkback.streaming.start.checkpoint_layout import fit_to_checkpoint
+from checkback.streaming.start.checkpoint_layout import filled_from_checkpoint, fit_to_checkpoint
 from checkback.streaming.start.clock_check import AheadWatch
 from checkback.streaming.start.direct_op_topic import DirectOpTopic
 from checkback.streaming.start.kept_records import KeptRecords, log_ends, read_to
@@ -157,6 +157,8 @@ class Job:
             self.settings = settings = fit_to_checkpoint(settings, spark, store)
             bound = preflight.bind_checkpoint(settings, facts, store)
             sink = self._take_over_checkpoint(store, facts, connection)
+            preflight.require_still_bound(store, bound)
+            filled_from_checkpoint(settings, store)  # refuses one whose repartition goes on
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
             with stop_signals(self.stop), told_as_running(folder, self._observed.url):
@@ -245,8 +247,11 @@ class Job:
 
         def run(planned: PlannedRun) -> bool:
             query = self._start(spark, store, sink, pages, planned)
-            while not wait_for_end(query, WATCH_S):
+            while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
                 pass
+            if self._stopping.is_set():
+                end_between_batches(spark, query)
+                return False
             failure = query.exception()
             if failure is not None and not is_own_stop(failure):
                 raise explain(failure, log_path(self.settings.log_file))
@@ -377,13 +382,20 @@ class Job:
             self._observed.health.ending()
         if self._stopping.is_set():
             # Half a batch by other rules could never be finished.
-            end_between_batches(spark, query, lambda: not self._is_over)
+            end_between_batches(spark, query, self._waits_for_batch)
         read.publish_last(self.progress.read)
         failure = query.exception()
         if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
             raise explain(failure, log_path(self.settings.log_file))
         self._emit_line(query)
         return not self._is_over and self._stopping.is_set()
+
+    def _waits_for_batch(self) -> bool:
+        """Return whether the batch at work has unlimited time; such a wait is no hang."""
+        if self._is_over:
+            return False
+        self._observed.health.beat()
+        return True
 
     def _look_at_topics(self) -> None:
         """Compare what was read with what the brokers have, every few seconds."""

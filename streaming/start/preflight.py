@@ -165,7 +165,7 @@ def bind_checkpoint(
         CheckpointError: it belongs to something else, or the topics were settled by another one.
         ConfigurationError: the settled topic has too few partitions.
     """
-    _require_settled_fit(settings, facts.topics)
+    require_settled_fit(settings, facts.topics)
     now = identity_of(settings, facts)
     text = store.read_own(FILE)
     if text is not None:
@@ -182,6 +182,24 @@ def bind_checkpoint(
         raise claimed_error(settings, facts.claim)
     store.replace_own(FILE, now.to_json())
     return now
+
+
+def require_still_bound(store: CheckpointStore, bound: CheckpointIdentity) -> None:
+    """Refuse a checkpoint that a tool has changed since this start read what it is bound to.
+
+    Call it once older writers are fenced. A rebuild that goes on after that fences this job; one
+    that was quicker has removed the identity, and writes another one last.
+
+    Raises:
+        CheckpointError: a rebuild or a repartition runs, or has just ended.
+    """
+    text = store.read_own(FILE)
+    if text is None or CheckpointIdentity.from_json(text) != bound:
+        raise CheckpointError(
+            f"{store.path} was changed while the job started.",
+            remedy="Wait until `checkback checkpoint` has ended, then start again.",
+            checkpoint=store.path,
+        )
 
 
 def require_markers(
@@ -264,10 +282,15 @@ def _require_fit(settings: Settings, topics: Mapping[str, DescribedTopic]) -> No
                 remedy="Give the smaller one more partitions.",
             )
     if settings.state_partitions is not None:  # else the checkpoint may know, which is seen later
-        _require_settled_fit(settings, topics)
+        require_settled_fit(settings, topics)
 
 
-def _require_settled_fit(settings: Settings, topics: Mapping[str, DescribedTopic]) -> None:
+def require_settled_fit(settings: Settings, topics: Mapping[str, DescribedTopic]) -> None:
+    """Refuse a settled topic with fewer partitions than the state has.
+
+    Raises:
+        ConfigurationError: says how many there are.
+    """
     names = settings.topics
     settled, wanted = topics[names.settled].partitions, state_partitions(settings)
     if settled < wanted:

@@ -80,6 +80,16 @@ def test_an_end_that_nobody_asked_for_is_a_failure() -> None:
         watch(None, stop=False)
 
 
+def test_a_wait_for_a_long_batch_is_no_hang() -> None:
+    """Rules that changed in such a batch had the probe end the process amid it."""
+    job = Job(Settings(bootstrap_servers="b:1", checkpoint="c"), [], lambda *_: None)
+    job._observed = MagicMock()
+    assert job._waits_for_batch()
+    job._observed.health.beat.assert_called_once()
+    job.stop()
+    assert not job._waits_for_batch()
+
+
 def test_the_last_line_of_a_job_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that are silent would keep the job from ending."""
     asked: list[object] = []

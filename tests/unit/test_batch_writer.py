@@ -21,7 +21,7 @@ from checkback.sinks.kafka.transaction.errors import (
 from checkback.sinks.kafka.transaction.marker import Marker
 from checkback.sinks.partition import writer
 from checkback.sinks.partition.rejections import KnownRejections
-from checkback.sinks.partition.writer import LOST_TRIES, BatchWriter
+from checkback.sinks.partition.writer import LOST_TRIES, SLOWEST, BatchWriter
 from checkback.sinks.report import BatchReport, report_of
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, Outcome
@@ -241,6 +241,19 @@ def test_a_producer_that_is_lost_for_being_slow_ends_the_batch_as_too_slow(
 
     with pytest.raises(BrokerError, match="Batch 9 took longer"):
         one.write([], 9)
+
+
+def test_years_of_slow_transactions_leave_parts_of_a_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """Each loss divided by ten, down to a row in each transaction."""
+    one, _ = trying(monkeypatch, ProducerLostError("Fenced."))
+    monkeypatch.setattr(BatchWriter, "_open_ms", lambda _: BARE.transaction_timeout_ms)
+    one._slowness = SLOWEST
+
+    one.write([], 9)
+
+    assert one._slowness == SLOWEST
 
 
 def test_the_next_batch_is_sent_with_care_after_a_second_try(

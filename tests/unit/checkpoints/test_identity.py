@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from checkback.checkpoints.own_files.identity import FORMAT, CheckpointIdentity
 from checkback.protocol.errors import CheckpointError
+from checkback.streaming.start.preflight import require_still_bound
 
 NOW = CheckpointIdentity(FORMAT, "app", "cluster", 4_096, 2, "half", "op", "settled", 8, "key")
 
@@ -19,6 +22,19 @@ def test_a_checkpoint_goes_on_with_what_it_was_made_for() -> None:
     read.require_same(NOW)
 
     assert read == NOW
+
+
+@pytest.mark.parametrize("now", [None, replace(NOW, state_partitions=4)])
+def test_a_checkpoint_that_a_tool_changed_during_a_start_is_refused(
+    now: CheckpointIdentity | None,
+) -> None:
+    text = None if now is None else now.to_json()
+    store: Any = SimpleNamespace(path="c", read_own=lambda _: text)
+
+    with pytest.raises(CheckpointError, match="changed while the job started"):
+        require_still_bound(store, NOW)
+    store.read_own = lambda _: NOW.to_json()
+    require_still_bound(store, NOW)
 
 
 def test_a_field_that_was_taken_away_is_passed_over() -> None:
