@@ -304,7 +304,7 @@ class Rebuild:
         partitions = {topic: self._partitions(topic) for topic in topics}
         if decided is not None:
             partitions[names.decided] = decided.partitions
-        return find_spans(self.connection, names, partitions, self.facts.marks_kept_ms)
+        return find_spans(self.connection, names, partitions)
 
     def _require_ours(self, found: Verification) -> None:
         if found.identity is not None:

@@ -52,16 +52,12 @@ class TopicSpans:
 
 
 def find_spans(
-    connection: Mapping[str, Any],
-    names: TopicNames,
-    partitions: Mapping[str, int],
-    marks_kept_ms: int | None = None,
+    connection: Mapping[str, Any], names: TopicNames, partitions: Mapping[str, int]
 ) -> TopicSpans:
     """Return the present spans of the topics.
 
     Args:
         partitions: how many each topic has; the decided topic is read where it is among them.
-        marks_kept_ms: the settled topic's retention; None or below 0 where it bounds nothing.
     """
     admin = AdminClient({**connection})
     with_ends = [
@@ -77,29 +73,21 @@ def find_spans(
     for topic, number in first:
         at = (topic, number)
         spans.setdefault(topic, {})[number] = Span(first[at], max(first[at], end[at]))
-    return TopicSpans(
-        spans, _marks_from_ms(connection, names.settled, spans[names.settled], marks_kept_ms)
-    )
+    return TopicSpans(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
 
 
-def _marks_from_ms(
-    connection: Mapping[str, Any], topic: str, spans: Mapping[int, Span], kept_ms: int | None
-) -> int:
+def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int, Span]) -> int:
     """Return the time from which on every mark is kept; 0 if no mark was ever deleted."""
     cut = {number: span for number, span in spans.items() if span.first > 0}
     if not cut:
         return 0
-    # A younger mark would still be there.
-    without_mark_ms = now_ms() - (kept_ms if kept_ms is not None and kept_ms > 0 else 0)
     with closing(Consumer({**LOOKUP_CONSUMER, **REPORTS_END, **connection})) as consumer:
-        firsts = [_first_mark_ms(consumer, topic, *one) for one in cut.items()]
-    return max(without_mark_ms if first is None else first for first in firsts)
+        return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
 
 
-def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> int | None:
-    """Return the time of a partition's first mark; None where it has none."""
+def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> int:
     if span.first >= span.end:
-        return None
+        return now_ms()
     consumer.assign([TopicPartition(topic, number, span.first)])
     while (message := next_record(consumer, topic, number, TIMEOUT_S)) is not None:
         marks = marks_of(message.key(), message.value())
@@ -107,4 +95,4 @@ def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> i
             # A claim marks nothing and has no batch time.
             return marks.now_ms or message.timestamp()[1]
     # Only the end markers of Kafka transactions are left, or what no job wrote.
-    return None
+    return now_ms()
