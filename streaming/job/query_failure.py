@@ -47,6 +47,8 @@ UNREAD_GONE: Final = re.compile(
     r"Reason: ((?:Could not read records|Starting offset).*?)\.?(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
 """Of Spark's KAFKA_DATA_LOSS, where the topic is still there."""
+READ_GONE: Final = re.compile(r"Reason: (Partition \S+ offset was changed from \d+ to \d+)")
+"""The same where a partition ends before what was read: Spark may notice it first."""
 JAVA_ERROR: Final = re.compile(r"\bjava\.lang\.(?:\w+\.)*\w+Error\b(?:: [^\n]+)?")
 CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 LOST_TASK: Final = re.compile(r"Lost task [^\n]*?executor \w+\): ([^\n]+)")
@@ -221,6 +223,13 @@ def _known_of_kafka(text: str) -> CheckbackError | None:
             f"Records that the job had not read are gone from their topic: {gone[1]}.",
             remedy="Run `checkback checkpoint rebuild --from-topics`, which goes on with those "
             "that are left; see `checkback docs bad-days`.",
+            detail=detail,
+        )
+    cut = READ_GONE.search(text)
+    if cut is not None:
+        return CheckpointError(
+            f"Records that the job had read are gone from their topic: {cut[1]}.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs bad-days`.",
             detail=detail,
         )
     if TOPIC_GONE in text:

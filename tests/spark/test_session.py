@@ -275,6 +275,18 @@ def test_records_that_are_gone_unread_are_told_with_what_to_do(reason: str) -> N
     assert "failOnDataLoss" not in f"{told.message} {told.remedy}"
 
 
+def test_records_that_were_read_and_are_gone_lead_to_a_rebuild_whoever_notices_it() -> None:
+    """Where Spark was quicker than the job's own look, the job ended with 3."""
+    told = explained(
+        f"{FROM_JAVA}org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have "
+        "been lost\nReason: Partition half-0 offset was changed from 6 to 3.\nThis could be either"
+    )
+
+    assert told.exit_code == 4
+    assert "half-0 offset was changed from 6 to 3" in told.message
+    assert "checkpoint rebuild`" in told.remedy
+
+
 def test_a_state_that_can_t_be_read_is_told_with_the_command_that_names_the_file() -> None:
     said = (
         "Job aborted due to stage failure\norg.apache.spark.SparkException: "

@@ -63,7 +63,7 @@ def test_halves_at_offsets_of_lost_ones_are_delivered_after_a_rebuild(
         if grows:
             commit(topics, real, *new)
         if is_running:
-            assert pipeline.wait(SLOW_S) == CheckpointError.exit_code
+            assert pipeline.wait(SLOW_S) == CheckpointError.exit_code, pipeline.errors()
             assert "checkback checkpoint rebuild" in pipeline.errors()
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         assert pipeline.wait(SLOW_S) == CheckpointError.exit_code
