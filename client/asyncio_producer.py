@@ -158,7 +158,7 @@ class AsyncTransactionMQProducer:
         """As `TransactionMQProducer.send`, by turns or by key."""
         has_own_place = await self._take_place()
         try:
-            await self._producer.send_half(message)
+            await self._producer.learn_topic(message)
             return await asyncio.wrap_future(self._producer.send_async(message))
         except NotFoundError as error:
             raise BrokerError(error.message, remedy=error.remedy, topic=message.topic) from error
@@ -203,7 +203,7 @@ class _LoopProducer(TransactionMQProducer):
 
     loop_reports: EventLoopReports
 
-    async def send_half(self, message: Message) -> None:
+    async def learn_topic(self, message: Message) -> None:
         """Ask the brokers about an unknown topic in a thread: waiting would block the loop.
 
         Raises:

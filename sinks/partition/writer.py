@@ -44,6 +44,7 @@ SLOWER: Final = 10
 """After a transaction that outlived its timeout, the next ones have a tenth of its rows. How large
 bodies are shows only when they are read."""
 SLOWEST: Final = 100
+"""No transaction gets smaller than a hundredth."""
 
 
 @dataclass(slots=True)

@@ -262,17 +262,10 @@ class DecidedTopic:
     def _move(self, member: Any, positions: Mapping[int, int]) -> None:
         topic = self.settings.topics.op
         places = [TopicPartition(topic, at, offset) for at, offset in positions.items()]
-
-        def move() -> None:
-            self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S)
-
-        try:
-            call_within(move, TIMEOUT_S + HANGING_AFTER_S)
-        except HangingCallError as error:
-            raise BrokerError(
-                "Kafka does not answer a start that moves the relays' positions.",
-                remedy="Check the brokers, and start again.",
-            ) from error
+        call_within(
+            lambda: self._producer.send_offsets_to_transaction(places, member, TIMEOUT_S),
+            TIMEOUT_S + HANGING_AFTER_S,
+        )
 
     def _in_transaction(self, send: Callable[[], object]) -> None:
         with _refusals("write who takes the ops"):
@@ -362,6 +355,11 @@ def _refusals(what: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise _not_possible(what, error) from error
+    except HangingCallError as error:
+        raise BrokerError(
+            f"Kafka does not answer a start that wants to {what}.",
+            remedy="Check the brokers, and start again.",
+        ) from error
 
 
 def _not_possible(what: str, error: KafkaException) -> BrokerError | FencedError:

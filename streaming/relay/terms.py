@@ -12,9 +12,7 @@ from typing import Final
 
 from checkback.checkpoints.own_files.relay_terms import RelaySpan, RelayTerms, Spans
 from checkback.checkpoints.spark_files.logs import Offsets
-from checkback.protocol.decided import (
-    RelayMark,
-)
+from checkback.protocol.decided import RelayMark
 from checkback.protocol.errors import FencedError
 from checkback.protocol.topics import TopicNames
 
